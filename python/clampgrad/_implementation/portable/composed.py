@@ -8,72 +8,94 @@ the next operator anyway, and finds there what `where` would save.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from clampgrad._contract.table import EXACT, STRICT
 from clampgrad._implementation.portable.forward import in_dtype, is_number
+from clampgrad._implementation.portable.gate import is_in_a_graph
+from clampgrad._torch.dispatcher import at_this_level
+from clampgrad._torch.torchs_functions import TORCHS
 
-Forward: TypeAlias = Callable[..., Tensor]  # of x and the two bounds, None for one that is missing
-
-# As they are now: a program may put clampgrad's functions in the place of torch's.
-add, where, masked_fill_ = torch.Tensor.add_, torch.where, torch.Tensor.masked_fill_
+where = TORCHS.where
 eq, ge, gt, le, lt = torch.eq, torch.ge, torch.gt, torch.le, torch.lt
 
 
-def is_composed(gradient: str, lo: Any, hi: Any, in_place: bool) -> bool:
-    """Whether a call can be. What is written has one gradient where `half` has a part of it: what
-    it was before would need another path, by which memory that overlaps itself counts twice."""
-    exact = gradient in EXACT and not (in_place and gradient == "half")
-    return exact and is_number(lo) and is_number(hi)
+def is_composed(gradient: str, x: Tensor, lo: Any, hi: Any, in_place: bool) -> bool:
+    """Whether a call can be."""
+    if gradient not in EXACT or not (is_number(lo) and is_number(hi)) or is_in_a_graph():
+        return False
+    # A part of what was there before would come by another path, which counts memory that overlaps
+    # itself twice. Torch fills no jagged tensor, and warns before it refuses what is expanded.
+    whole = gradient != "half" and x.layout == torch.strided and 0 not in x.stride()
+    return whole or not in_place
+
+
+class Bounds(NamedTuple):
+    """Bounds as the forward compares them."""
+
+    lo: Any
+    hi: Any
+    are_ordered: bool  # both are there, and none is above the other
+    are_equal: bool
+    are_finite: bool
 
 
 @lru_cache(1024, typed=True)
-def comparable(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
-    """The bounds as the forward compares them. If one is NaN, so is the result, and torch accepts
-    another that the dtype cannot hold: NaN stands for that one, too."""
-    if lo != lo or hi != hi:
-        return tuple(None if bound is None else math.nan for bound in (lo, hi))
-    return in_dtype(lo, dtype), in_dtype(hi, dtype)
+def bounds(lo: Any, hi: Any, dtype: torch.dtype, as_tensors: bool) -> Bounds:
+    """Rounded to the dtype. As tensors, which torch compares in half of the time of numbers.
+
+    If one is NaN, so is the result, and torch accepts another that the dtype cannot hold: NaN
+    stands for that one, too.
+    """
+    is_nan = lo != lo or hi != hi
+    given = [None if b is None else math.nan if is_nan else in_dtype(b, dtype) for b in (lo, hi)]
+    numbers = [b for b in given if b is not None]
+    ordered = len(numbers) == 2 and numbers[0] <= numbers[1]
+    if as_tensors:
+        with at_this_level(), torch.inference_mode(False):
+            given = [None if b is None else tensor(float(b)).to(dtype) for b in given]
+    equal = len(numbers) == 2 and numbers[0] == numbers[1]
+    return Bounds(*given, ordered, equal, not any(map(math.isinf, numbers)))
 
 
-def between(v: Tensor, y: Tensor, lo: Any, hi: Any, strictly: bool) -> Tensor:
+def tensor(number: float) -> Tensor:
+    return torch.tensor(number, dtype=torch.float64, device="cpu")
+
+
+def between(v: Tensor, y: Tensor, b: Bounds, strictly: bool) -> Tensor:
     """Where v, of which y is the clamp, is between the bounds."""
-    if lo is None or hi is None:
+    if b.lo is None or b.hi is None:
         above, below = (gt, lt) if strictly else (ge, le)
-        return below(v, hi) if lo is None else above(v, lo)
-    if strictly:
-        return gt(v, lo) & lt(v, hi)
-    return eq(v, y) if lo <= hi else ge(v, lo) & le(v, hi)  # of which the second is nowhere
+        return below(v, b.hi) if b.lo is None else above(v, b.lo)
+    if b.are_ordered and not strictly:
+        return eq(v, y)
+    return gt(v, b.lo) & lt(v, b.hi)
 
 
-def composed(forward: Forward, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
-    """A clamp. `forward` computes its values, and is not differentiated."""
+def compose(x: Tensor, y: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
+    """A clamp of x, of which y is the value."""
     v = x.detach()
-    y = forward(v, lo, hi)  # or its error
-    lo, hi = comparable(lo, hi, v.dtype)
+    b = bounds(lo, hi, v.dtype, type(v) is Tensor)
     if gradient == "half":
-        y = where(between(v, y, lo, hi, strictly=False), shared(x, v, y, lo, hi), y)
-    return where(between(v, y, lo, hi, gradient in (*STRICT, "half")), x, y)
+        y = where(between(v, y, b, strictly=False), shared(x, v, y, b), y)
+    return where(between(v, y, b, strictly=gradient in (*STRICT, "half")), x, y)
 
 
-def shared(x: Tensor, v: Tensor, y: Tensor, lo: Any, hi: Any) -> Tensor:
+def shared(x: Tensor, v: Tensor, y: Tensor, b: Bounds) -> Tensor:
     """y, with half of the gradient of x, or a quarter where the bounds are equal. Of the two zeros
     it keeps the sign."""
-    zero = v - x
-    if math.inf in (lo, hi) or -math.inf in (lo, hi):
-        zero = where(v.isinf(), -x, zero)
-    return y - zero / (4 if lo == hi else 2)
+    zero = v - x if b.are_finite else where(v.isinf(), -x, v - x)
+    return y - zero / (4 if b.are_equal else 2)
 
 
-def composed_in_place(forward: Forward, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
+def compose_in_place(x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
     """The same, written into x. Added to -0.0, every number remains what it is."""
     v = x.detach()
-    y = forward(v, lo, hi)
-    lo, hi = comparable(lo, hi, v.dtype)
-    passes = between(v, y, lo, hi, gradient in STRICT)
-    return add(masked_fill_(x, ~passes, -0.0), masked_fill_(y, passes, -0.0))
+    y = TORCHS.clamp(v, lo, hi)
+    b = bounds(lo, hi, v.dtype, type(v) is Tensor)
+    passes = between(v, y, b, strictly=gradient in STRICT)
+    return x.masked_fill_(~passes, -0.0).add_(y.masked_fill_(passes, -0.0))

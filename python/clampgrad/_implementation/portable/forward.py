@@ -4,7 +4,7 @@ calls under torch.func.vmap."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from numbers import Real
@@ -22,14 +22,9 @@ from clampgrad._torch.surroundings import (
     is_of_transform,
     share_memory,
 )
+from clampgrad._torch.torchs_functions import TORCHS
 
 PLAIN = (Tensor, torch.nn.Parameter)
-
-# As they are now: a program may put clampgrad's functions in the place of torch's.
-CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_")
-EXTREMA = ("maximum", "minimum", "fmax", "fmin")
-TORCHS: dict[str, Callable[..., Tensor]] = {n: getattr(torch, n) for n in (*CLAMPS, *EXTREMA)}
-where = torch.where
 
 
 def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
@@ -38,13 +33,13 @@ def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
     if len(others) == 2:
         given = [other for other in others if other is not None]
         if len(given) == 2 and isinstance(given[0], Tensor) != isinstance(given[1], Tensor):
-            raised = TORCHS["clamp_min"](x, given[0])
+            raised = TORCHS.clamp_min(x, given[0])
             if name.endswith("_"):  # x is written when nothing can fail any more
-                return assign(x, others, TORCHS["clamp_max"](raised, given[1]))
-            return TORCHS["clamp_max"](raised, given[1], **out)
+                return assign(x, others, TORCHS.clamp_max(raised, given[1]))
+            return TORCHS.clamp_max(raised, given[1], **out)
         if name.startswith("clamp_m"):
-            return TORCHS[name](x, *given, **out)
-    return TORCHS[name](x, *others, **out)
+            return getattr(TORCHS, name)(x, *given, **out)
+    return getattr(TORCHS, name)(x, *others, **out)
 
 
 def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
@@ -57,12 +52,12 @@ def check_fits(x: Tensor, others: Sequence[Any], result: Tensor) -> None:
     """copy_ checks all that an in-place operator does but three things: it broadcasts, it casts
     anything, and it does not know that the others were read."""
     if result.shape != x.shape or not torch.can_cast(result.dtype, x.dtype):
-        return TORCHS["clamp_min_"](x, result)  # which raises
+        return TORCHS.clamp_min_(x, result)  # which raises
     for other in others:
         if other is not x and isinstance(other, Tensor) and share_memory(x, other):
             # Writes x into x; where x and the other overlap in part, torch raises its error.
             never = torch.zeros((), dtype=torch.bool, device=x.device)
-            where(never, other.data, x.data, out=x.data)
+            TORCHS.where(never, other.data, x.data, out=x.data)
 
 
 def is_number(bound: Any) -> bool:

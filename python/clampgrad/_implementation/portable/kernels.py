@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from clampgrad._contract.table import PSEUDO
-from clampgrad._implementation.portable.composed import composed, composed_in_place, is_composed
+from clampgrad._implementation.portable.composed import compose, compose_in_place, is_composed
 from clampgrad._implementation.portable.forward import check_in_place, is_written_input
 from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
-from clampgrad._implementation.portable.gate import Clamp, Rule, is_in_a_graph, located
-from clampgrad._torch import thread_state
+from clampgrad._implementation.portable.gate import Clamp, Rule, beside, located
+from clampgrad._torch import tangents, thread_state
 from clampgrad._torch.dispatcher import (
     Kernel,
     OneLevel,
@@ -36,7 +36,6 @@ from clampgrad._torch.dispatcher import (
     to_torchs_own,
 )
 from clampgrad._torch.surroundings import guarded, in_autodiff
-from clampgrad._torch.tangents import carry_tangents
 
 # ---- What holds: see _C.pyi ---------------------------------------------------------------------
 
@@ -189,7 +188,6 @@ class Recorded(OneLevel):
 
 # ---- The kernels --------------------------------------------------------------------------------
 
-CLAMP = operator_named("clamp")
 reached: Counter[str] = Counter()
 library: torch.library.Library
 
@@ -211,7 +209,7 @@ def are_differentiated(args: Sequence[Any]) -> bool:
     """Whether one of the arguments is: a Tensor of a dtype and a layout that torch clamps."""
     tensors = [a for a in args if isinstance(a, Tensor) and clamps(a)]
     recorded = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    return recorded or (len(tensors) > 0 and carry_tangents(tensors))
+    return recorded or (len(tensors) > 0 and tangents.carried(tensors))
 
 
 def clamps(x: Tensor) -> bool:
@@ -237,11 +235,6 @@ def is_recorded(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
     return not in_place or x.is_floating_point()
 
 
-def torchs_clamp(keys: Any, x: Tensor, lo: Any, hi: Any) -> Tensor:
-    """Torch's own, which is not pinned a second time."""
-    return CLAMP.redispatch(keys, x, lo, hi)
-
-
 def kernel(name: str, operator: Any) -> Kernel:
     """The kernel that replaces torch's own kernel of an operator."""
     torchs, is_clamp = name.rstrip("_"), name.startswith("clamp")
@@ -252,20 +245,21 @@ def kernel(name: str, operator: Any) -> Kernel:
         if gradient is None or not is_recorded(x, others, in_place):
             return operator.redispatch(to_torchs_own(keys), x, *others)
         reached[f"aten::{torchs}"] += 1
-        numbers = not any(isinstance(other, Tensor) for other in others)
         others = tuple(map(guarded, others))
         rules = torchs
         if is_clamp:
             lo, hi = (None, *others) if torchs == "clamp_max" else (*others, None)[:2]
+            if is_composed(gradient, x, lo, hi, in_place):
+                if in_place:
+                    return compose_in_place(x, lo, hi, gradient)
+                y = operator.redispatch(to_torchs_own(keys), x.detach(), *others)
+                return compose(x, y, lo, hi, gradient)
             rules, others = operator_of(lo, hi), (lo, hi)
-            if is_composed(gradient, lo, hi, in_place) and not is_in_a_graph():
-                between = composed_in_place if in_place else composed
-                return between(partial(torchs_clamp, to_torchs_own(keys)), x, lo, hi, gradient)
         records = torch.is_grad_enabled()
         with next_level(False):
-            dtype, args, position = located(name, gradient, numbers, (x, *others))
+            dtype, args, position = located(name, gradient, (x, *others))
         goes_on = partial(operator.redispatch, below_autograd(keys))
-        rule = Pinned(name, rules, gradient, numbers, dtype, goes_on, records)
+        rule = Pinned(name, rules, beside(args, gradient), dtype, goes_on, records)
         return Recorded.call(rule, records, *args, position)
 
     return call
