@@ -47,3 +47,32 @@ def test_the_pin():
 def test_it_can_be_imported_where_tensors_have_no_values():
     fake = "from torch._subclasses import FakeTensorMode\nwith FakeTensorMode(): "
     portable("-c", f"{fake}import clampgrad")
+
+
+SAVED = """
+import torch
+import clampgrad
+from benchmarks.memory import saved_bytes
+
+x = torch.randn(1000, requires_grad=True)
+SAVED = {"min_norm": 1, "inclusive": 1, "joint": 1, "half": 2, "with_grad": 1}
+for convention, saved in SAVED.items():
+    with clampgrad.pin(convention):
+        calls = (
+            lambda: clampgrad.clamp(x, -1, 1, gradient=convention),
+            lambda: torch.clamp(x, -1, 1),
+            lambda: torch.clamp_min(x, -1),
+            lambda: x.clone().clamp_max_(1),
+        )
+        for i, call in enumerate(calls):
+            in_place = i == 3 and convention == "half"
+            assert saved_bytes(call) == 1000 * (1 if in_place else saved), (convention, i)
+            node = call().grad_fn.name()
+            exact = convention in clampgrad.EXACT and not in_place
+            assert (node in ("WhereBackward0", "AddBackward0")) == exact, node
+"""
+
+
+def test_what_is_saved_between_numbers():
+    """A byte per element for each mask of a composition."""
+    portable("-c", SAVED)

@@ -90,6 +90,27 @@ def test_functionalize(bounds):
         assert slope(x).tolist() == [0, 0.5, 1, 0.5, 0]
 
 
+@pytest.mark.parametrize(
+    "function, slopes",
+    [
+        (partial(clampgrad.clamp, gradient="half"), [0, 0.5, 1, 0.5, 0]),
+        (partial(clampgrad.clamp, gradient="min_norm"), [0, 0, 1, 0, 0]),
+        (partial(clampgrad.clamp_, gradient="inclusive"), [0, 1, 1, 1, 0]),
+    ],
+)
+def test_functionalize_between_numbers(function, slopes):
+    functionalize = torch.func.functionalize
+
+    def clamped(x):
+        return function(x * 1, 0, 1)
+
+    for slope in (
+        grad(lambda x: functionalize(clamped)(x).sum()),
+        functionalize(grad(lambda x: clamped(x).sum())),
+    ):
+        assert slope(torch.tensor([-1.0, 0, 0.5, 1, 2])).tolist() == slopes
+
+
 @pytest.mark.parametrize("operator", BOUNDS)
 def test_samples_along_the_last_dimension(operator):
     x, bounds = tied(5, 8), BOUNDS[operator]

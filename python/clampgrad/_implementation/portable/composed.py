@@ -1,5 +1,5 @@
-"""Exact conventions between numbers, composed: `where` alone says where a gradient goes. It holds at
-every level of torch.func, in forward mode, and for derivatives of every order.
+"""Exact conventions between numbers, composed: `where` alone says where a gradient goes. That holds
+at every level of torch.func, in forward mode, and for derivatives of every order.
 
 A graph that is recorded has gate.py's function instead: a compiler keeps the result of a clamp for
 the next operator anyway, and finds there what `where` would save.

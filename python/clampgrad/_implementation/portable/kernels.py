@@ -199,17 +199,21 @@ def pin_reached() -> dict[str, int]:
 def pinned(is_clamp: bool) -> str | None:
     """The convention that is pinned for such an operator, as rows of the contract name it."""
     name = pin_current()
-    if name is None:
-        return None
+    return None if name is None else column_for(name, is_clamp)
+
+
+@cache
+def column_for(name: str, is_clamp: bool) -> str | None:
     gradient, _, maximize = name.partition(", ")
     return column_of(gradient, bool(maximize)) if is_clamp or gradient not in PSEUDO else None
 
 
 def are_differentiated(args: Sequence[Any]) -> bool:
     """Whether one of the arguments is: a Tensor of a dtype and a layout that torch clamps."""
-    tensors = [a for a in args if isinstance(a, Tensor) and clamps(a)]
-    recorded = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    return recorded or (len(tensors) > 0 and tangents.carried(tensors))
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if torch.is_grad_enabled() and any([t.requires_grad and clamps(t) for t in tensors]):
+        return True
+    return tangents.may_exist() and tangents.carried([t for t in tensors if clamps(t)])
 
 
 def clamps(x: Tensor) -> bool:
