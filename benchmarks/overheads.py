@@ -123,17 +123,14 @@ def portable():
     print(*bars.portable(records.read("portable")), sep="\n")
 
 
-# The functions out of place and in place, and what is pinned around them.
+# What is called, and what is pinned around it.
 WAYS_TO_CLAMP = {
-    "torch.clamp": lambda _: ((torch.clamp, torch.clamp_), nullcontext),
+    "torch.clamp": lambda _: (torch.clamp, nullcontext),
     "clampgrad.clamp": lambda convention: (
-        tuple(partial(f, gradient=convention) for f in (clampgrad.clamp, clampgrad.clamp_)),
+        partial(clampgrad.clamp, gradient=convention),
         nullcontext,
     ),
-    "pinned": lambda convention: (
-        (torch.clamp, torch.clamp_),
-        partial(clampgrad.pin, convention),
-    ),
+    "pinned": lambda convention: (torch.clamp, partial(clampgrad.pin, convention)),
 }
 
 
@@ -147,8 +144,8 @@ def portable_in():
         for n, (calls, rounds) in PORTABLE_SIZES.items():
             x = torch.randn(n, generator=torch.Generator().manual_seed(0)).requires_grad_()
             for convention in EXACT:
-                (clamp, clamp_), block = made(convention)
-                for what, call in calls_of(x, clamp, clamp_).items():
+                clamp, block = made(convention)
+                for what, call in calls_of(x, clamp).items():
                     key = {"n": n, "gradient": convention, "what": what}
                     seconds = quickest(call, block, calls, rounds)
                     found.append({**key, "microseconds": {way: seconds * 1e6}})
@@ -158,13 +155,12 @@ def portable_in():
     print(json.dumps(rows))
 
 
-def calls_of(x, clamp, clamp_):
+def calls_of(x, clamp):
     v, g = x.detach(), torch.ones_like(x)
     return {
         "nothing recorded": lambda: clamp(v, LO, HI),
         "forward": lambda: clamp(x, LO, HI),
         "forward and backward": lambda: torch.autograd.grad(clamp(x, LO, HI), x, g),
-        "in place and backward": lambda: torch.autograd.grad(clamp_(x * 1, LO, HI), x, g),
     }
 
 

@@ -1,101 +1,77 @@
-"""Exact conventions between numbers, composed: `where` alone says where a gradient goes. That holds
-at every level of torch.func, in forward mode, and for derivatives of every order.
+"""A clamp between numbers, composed: `where` alone says where a gradient goes. That holds at every
+level of torch.func, in forward mode, and for derivatives of every order.
 
-A graph that is recorded has gate.py's function instead: a compiler keeps the result of a clamp for
-the next operator anyway, and finds there what `where` would save.
+The function in gate.py takes what is dearer composed. `half` would need two masks, and takes longer
+on large tensors; so does a call in place, which would write twice. In a graph, a compiler keeps the
+result for the next operator anyway, and finds there what `where` would save.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clampgrad._contract.table import EXACT, STRICT
+from clampgrad._contract.table import EXACT
+from clampgrad._implementation.portable.contract import OPERATORS
 from clampgrad._implementation.portable.forward import in_dtype, is_number
 from clampgrad._implementation.portable.gate import is_in_a_graph
 from clampgrad._torch.dispatcher import at_this_level
 from clampgrad._torch.torchs_functions import TORCHS
 
-where = TORCHS.where
-eq, ge, gt, le, lt = torch.eq, torch.ge, torch.gt, torch.le, torch.lt
+where, eq, ge, gt, le, lt = TORCHS.where, torch.eq, torch.ge, torch.gt, torch.le, torch.lt
+
+ROWS = [row for operator in OPERATORS.values() for row in operator["rows"] if "numbers" in row]
+# The conventions under which x has all of the gradient where it alone is the result, or where it
+# is, and nothing elsewhere.
+STRICT = {c for c in EXACT if all(row["numbers"][c] == (row["active"] == ["x"]) for row in ROWS)}
+INCLUSIVE = {c for c in EXACT if all(row["numbers"][c] == ("x" in row["active"]) for row in ROWS)}
 
 
-def is_composed(gradient: str, x: Tensor, lo: Any, hi: Any, in_place: bool) -> bool:
-    """Whether a call can be."""
-    if gradient not in EXACT or not (is_number(lo) and is_number(hi)) or is_in_a_graph():
-        return False
-    # A part of what was there before would come by another path, which counts memory that overlaps
-    # itself twice. Torch fills no jagged tensor, and warns before it refuses what is expanded.
-    whole = gradient != "half" and x.layout == torch.strided and 0 not in x.stride()
-    return whole or not in_place
-
-
-class Bounds(NamedTuple):
-    """Bounds as the forward compares them."""
-
-    lo: Any
-    hi: Any
-    are_ordered: bool  # both are there, and none is above the other
-    are_equal: bool
-    are_finite: bool
+def is_composed(gradient: str, lo: Any, hi: Any) -> bool:
+    """Whether a call is, out of place."""
+    known = gradient in STRICT or gradient in INCLUSIVE
+    return known and is_number(lo) and is_number(hi) and not is_in_a_graph()
 
 
 @lru_cache(1024, typed=True)
-def bounds(lo: Any, hi: Any, dtype: torch.dtype, as_tensors: bool) -> Bounds:
-    """Rounded to the dtype. As tensors, which torch compares in half of the time of numbers.
+def compared(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
+    """The bounds as the forward compares them, and whether both are there and in order.
 
     If one is NaN, so is the result, and torch accepts another that the dtype cannot hold: NaN
     stands for that one, too.
     """
     is_nan = lo != lo or hi != hi
     given = [None if b is None else math.nan if is_nan else in_dtype(b, dtype) for b in (lo, hi)]
-    numbers = [b for b in given if b is not None]
-    ordered = len(numbers) == 2 and numbers[0] <= numbers[1]
-    if as_tensors:
-        with at_this_level(), torch.inference_mode(False):
-            given = [None if b is None else tensor(float(b)).to(dtype) for b in given]
-    equal = len(numbers) == 2 and numbers[0] == numbers[1]
-    return Bounds(*given, ordered, equal, not any(map(math.isinf, numbers)))
+    return *given, None not in given and given[0] <= given[1]
 
 
-def tensor(number: float) -> Tensor:
-    return torch.tensor(number, dtype=torch.float64, device="cpu")
+@lru_cache(1024, typed=True)
+def as_tensors(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
+    """The same as tensors, which torch compares in half of the time of numbers."""
 
+    def tensor(bound: Any) -> Tensor | None:
+        double = {"dtype": torch.float64, "device": "cpu"}
+        return None if bound is None else torch.tensor(float(bound), **double).to(dtype)
 
-def between(v: Tensor, y: Tensor, b: Bounds, strictly: bool) -> Tensor:
-    """Where v, of which y is the clamp, is between the bounds."""
-    if b.lo is None or b.hi is None:
-        above, below = (gt, lt) if strictly else (ge, le)
-        return below(v, b.hi) if b.lo is None else above(v, b.lo)
-    if b.are_ordered and not strictly:
-        return eq(v, y)
-    return gt(v, b.lo) & lt(v, b.hi)
+    *numbers, in_order = compared(lo, hi, dtype)
+    with at_this_level(), torch.inference_mode(False):
+        return *map(tensor, numbers), in_order
 
 
 def compose(x: Tensor, y: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
     """A clamp of x, of which y is the value."""
     v = x.detach()
-    b = bounds(lo, hi, v.dtype, type(v) is Tensor)
-    if gradient == "half":
-        y = where(between(v, y, b, strictly=False), shared(x, v, y, b), y)
-    return where(between(v, y, b, strictly=gradient in (*STRICT, "half")), x, y)
-
-
-def shared(x: Tensor, v: Tensor, y: Tensor, b: Bounds) -> Tensor:
-    """y, with half of the gradient of x, or a quarter where the bounds are equal. Of the two zeros
-    it keeps the sign."""
-    zero = v - x if b.are_finite else where(v.isinf(), -x, v - x)
-    return y - zero / (4 if b.are_equal else 2)
-
-
-def compose_in_place(x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
-    """The same, written into x. Added to -0.0, every number remains what it is."""
-    v = x.detach()
-    y = TORCHS.clamp(v, lo, hi)
-    b = bounds(lo, hi, v.dtype, type(v) is Tensor)
-    passes = between(v, y, b, strictly=gradient in STRICT)
-    return x.masked_fill_(~passes, -0.0).add_(y.masked_fill_(passes, -0.0))
+    lo, hi, in_order = (as_tensors if type(v) is Tensor else compared)(lo, hi, v.dtype)
+    strict = gradient in STRICT
+    if lo is None or hi is None:
+        above, below = (gt, lt) if strict else (ge, le)
+        passes = below(v, hi) if lo is None else above(v, lo)
+    elif in_order and not strict:
+        passes = eq(v, y)
+    else:
+        passes = gt(v, lo) & lt(v, hi)
+    return where(passes, x, y)

@@ -13,7 +13,7 @@ from torch.jit import is_tracing
 from torch.overrides import handle_torch_function, has_torch_function
 
 from clampgrad._contract.table import AT_ONCE, CANONICAL, EXACT, PSEUDO, unknown
-from clampgrad._implementation.portable.composed import compose, compose_in_place, is_composed
+from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._implementation.portable.forward import (
     check_fits,
@@ -102,9 +102,7 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
     if not recorded(x, lo, hi):
         return torchs_own(name, x, lo, hi)
     suffix = "_" if name.endswith("_") else ""
-    if is_composed(gradient, x, lo, hi, bool(suffix)):
-        if suffix:
-            return compose_in_place(x, lo, hi, gradient)
+    if not suffix and is_composed(gradient, lo, hi):
         return compose(x, TORCHS.clamp(x.detach(), lo, hi), lo, hi, gradient)
     if suffix:
         check_in_place(x, lo, hi)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._contract.table import PSEUDO
-from clampgrad._implementation.portable.composed import compose, compose_in_place, is_composed
+from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.forward import check_in_place, is_written_input
 from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
 from clampgrad._implementation.portable.gate import Clamp, Rule, beside, located
@@ -253,9 +253,7 @@ def kernel(name: str, operator: Any) -> Kernel:
         rules = torchs
         if is_clamp:
             lo, hi = (None, *others) if torchs == "clamp_max" else (*others, None)[:2]
-            if is_composed(gradient, x, lo, hi, in_place):
-                if in_place:
-                    return compose_in_place(x, lo, hi, gradient)
+            if not in_place and is_composed(gradient, lo, hi):
                 y = operator.redispatch(to_torchs_own(keys), x.detach(), *others)
                 return compose(x, y, lo, hi, gradient)
             rules, others = operator_of(lo, hi), (lo, hi)
