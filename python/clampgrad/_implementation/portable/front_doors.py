@@ -97,12 +97,11 @@ ROUNDS = (
 )
 
 
-def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
-    """A clamp of any name; of its bounds, one at least is given."""
-    if not recorded(x, lo, hi):
-        return torchs_own(name, x, lo, hi)
+def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str, in_operator: bool) -> Tensor:
+    """A clamp that is recorded, of any name; of its bounds, one at least is given. An operator is not
+    composed: torch.jit.trace may record it, and would not know the mask."""
     suffix = "_" if name.endswith("_") else ""
-    if not suffix and is_composed(gradient, lo, hi):
+    if not in_operator and not suffix and is_composed(gradient, lo, hi):
         return compose(x, TORCHS.clamp(x.detach(), lo, hi), lo, hi, gradient)
     if suffix:
         check_in_place(x, lo, hi)
@@ -118,12 +117,12 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
                     raise RuntimeError(ROUNDS.format(str(x.dtype)))
                 # The first writes hi too, if it is x.
                 hi = hi.clone() if isinstance(hi, Tensor) else hi
-            raised = clamped("clamp_min" + suffix, x, lo, None, gradient)
-            return clamped("clamp_max" + suffix, raised, None, hi, gradient)
+            raised = RUN["clamp_min" + suffix](gradient, x, lo, None, None, in_operator)
+            return RUN["clamp_max" + suffix](gradient, raised, None, hi, None, in_operator)
         if numbers[0] and not x.is_floating_point():
             # How torch clamps integers by a number beyond their range depends on the release.
             # Integers have no gradient, so the clamp by that number can be done first.
-            return clamped(name, x, TORCHS.clamp_min(x, lo), hi, gradient)
+            return clamped(name, x, TORCHS.clamp_min(x, lo), hi, gradient, in_operator)
         if numbers[0]:
             lo = in_dtype(lo, x.dtype)  # in which the first of the two compares
     return Clamp.of(name, operator_of(lo, hi), gradient, x, lo, hi)
@@ -141,11 +140,13 @@ def clamp_by(name: str) -> Callable[..., Tensor]:
     """The function that clamps, or hands over to torch."""
     torchs, one_bound = getattr(TORCHS, name), name.startswith("clamp_m")
 
-    def run(gradient: str, x: Tensor, lo: Any, hi: Any, out: Tensor | None) -> Tensor:
+    def run(
+        gradient: str, x: Tensor, lo: Any, hi: Any, out: Tensor | None, in_operator: bool = False
+    ) -> Tensor:
         if type(lo) in NUMBERS and type(hi) in NUMBERS and isinstance(x, Tensor) and out is None:
             recording = x.requires_grad and torch.is_grad_enabled()
             if recording and (lo is not None or hi is not None):
-                return clamped(name, x, lo, hi, gradient)
+                return clamped(name, x, lo, hi, gradient, in_operator)
             if not recording and not tangents.may_exist():
                 return torchs(x, hi if lo is None else lo) if one_bound else torchs(x, lo, hi)
         lo, hi = guarded(lo), guarded(hi)
@@ -153,7 +154,7 @@ def clamp_by(name: str) -> Callable[..., Tensor]:
             return torchs_own(name, x, lo, hi, out=out)
         if not recorded(x, lo, hi) or (lo is None and hi is None):
             return torchs_own(name, x, lo, hi)
-        return clamped(name, x, lo, hi, gradient)
+        return clamped(name, x, lo, hi, gradient, in_operator)
 
     return run
 
@@ -191,7 +192,7 @@ def kernel(name: str) -> Callable[..., Tensor]:
         maximize: bool = False,
         out: Tensor | None = None,
     ) -> Tensor:
-        return run(checked(name, gradient, maximize), input, min, max, out)
+        return run(checked(name, gradient, maximize), input, min, max, out, in_operator=True)
 
     def of_one(input: Tensor, max: Any, **keywords: Any) -> Tensor:
         return of_two(input, None, max, **keywords)

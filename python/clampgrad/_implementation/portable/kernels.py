@@ -23,7 +23,7 @@ from clampgrad._contract.table import PSEUDO
 from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.forward import check_in_place, is_written_input
 from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
-from clampgrad._implementation.portable.gate import Clamp, Rule, beside, located
+from clampgrad._implementation.portable.gate import Clamp, Rule, beside, located, refuse_a_trace
 from clampgrad._torch import tangents, thread_state
 from clampgrad._torch.dispatcher import (
     Kernel,
@@ -255,7 +255,10 @@ def kernel(name: str, operator: Any) -> Kernel:
             lo, hi = (None, *others) if torchs == "clamp_max" else (*others, None)[:2]
             if not in_place and is_composed(gradient, lo, hi):
                 y = operator.redispatch(to_torchs_own(keys), x.detach(), *others)
-                return compose(x, y, lo, hi, gradient)
+                result = compose(x, y, lo, hi, gradient)
+                if result.grad_fn is not None:
+                    result.grad_fn.register_prehook(refuse_a_trace)
+                return result
             rules, others = operator_of(lo, hi), (lo, hi)
         records = torch.is_grad_enabled()
         with next_level(False):
