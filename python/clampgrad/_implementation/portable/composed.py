@@ -3,7 +3,8 @@ level of torch.func, in forward mode, and for derivatives of every order.
 
 The function in gate.py takes what is dearer composed. `half` would need two masks, and takes longer
 on large tensors; so does a call in place, which would write twice. In a graph, a compiler keeps the
-result for the next operator anyway, and finds there what `where` would save.
+result for the next operator anyway, and finds there what `where` would save. And torch.jit.trace
+does not know a mask that is made inside an operator: it would keep it as a constant.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from clampgrad._implementation.portable.gate import Clamp, Extremum, traced_by_j
 from clampgrad._implementation.traced import traced
 from clampgrad._torch import tangents
 from clampgrad._torch.surroundings import (
+    below_a_trace,
     check_levels_allow_writing,
     guarded,
     in_levels,
@@ -98,10 +99,9 @@ ROUNDS = (
 
 
 def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str, in_operator: bool) -> Tensor:
-    """A clamp that is recorded, of any name; of its bounds, one at least is given. An operator is not
-    composed: torch.jit.trace may record it, and would not know the mask."""
+    """A clamp that is recorded, of any name; of its bounds, one at least is given."""
     suffix = "_" if name.endswith("_") else ""
-    if not in_operator and not suffix and is_composed(gradient, lo, hi):
+    if not suffix and is_composed(gradient, lo, hi) and not (in_operator and below_a_trace()):
         return compose(x, TORCHS.clamp(x.detach(), lo, hi), lo, hi, gradient)
     if suffix:
         check_in_place(x, lo, hi)

@@ -151,17 +151,12 @@ def needed(ctx: Any) -> set[str]:
     return {name for name, n in named(ctx.needs_input_grad[2:-1]) if n}
 
 
-def refuse_a_trace(*_: Any) -> None:
-    """Raises in backward, also as a hook of a node, where torch.jit.trace records it."""
-    if not is_compiling() and torch.jit.is_tracing():
-        raise RuntimeError(NOT_TRACED)
-
-
 def unpacked(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
     """The saved tensors, the position first, after a check that a
     saved-tensor hook did not change them."""
     saved = ctx.saved_tensors
-    refuse_a_trace()
+    if not is_compiling() and torch.jit.is_tracing():
+        raise RuntimeError(NOT_TRACED)
     position = saved[0]
     if position.dtype != torch.uint8 or position.shape != g.shape:
         raise RuntimeError(

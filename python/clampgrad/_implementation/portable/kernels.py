@@ -23,7 +23,7 @@ from clampgrad._contract.table import PSEUDO
 from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.forward import check_in_place, is_written_input
 from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
-from clampgrad._implementation.portable.gate import Clamp, Rule, beside, located, refuse_a_trace
+from clampgrad._implementation.portable.gate import Clamp, Rule, beside, located
 from clampgrad._torch import tangents, thread_state
 from clampgrad._torch.dispatcher import (
     Kernel,
@@ -35,7 +35,7 @@ from clampgrad._torch.dispatcher import (
     register_at_autograd_keys,
     to_torchs_own,
 )
-from clampgrad._torch.surroundings import guarded, in_autodiff
+from clampgrad._torch.surroundings import below_a_trace, guarded, in_autodiff
 
 # ---- What holds: see _C.pyi ---------------------------------------------------------------------
 
@@ -244,22 +244,27 @@ def kernel(name: str, operator: Any) -> Kernel:
     torchs, is_clamp = name.rstrip("_"), name.startswith("clamp")
     in_place = name.endswith("_")
 
+    def bounds(given: tuple[Any, ...]) -> tuple[Any, Any]:
+        return (None, *given) if torchs == "clamp_max" else (*given, None)[:2]
+
     def call(keys: Any, x: Tensor, *others: Any) -> Tensor:
         gradient = pinned(is_clamp)
-        if gradient is None or not is_recorded(x, others, in_place):
+        if gradient is None:
+            return operator.redispatch(to_torchs_own(keys), x, *others)
+        if is_clamp and not in_place and x.requires_grad and torch.is_grad_enabled():
+            lo, hi = bounds(others)
+            if is_composed(gradient, lo, hi) and not below_a_trace():
+                y = operator.redispatch(to_torchs_own(keys), x.detach(), *others)  # or its error
+                reached[f"aten::{torchs}"] += 1
+                return compose(x, y, lo, hi, gradient)
+        if not is_recorded(x, others, in_place):
             return operator.redispatch(to_torchs_own(keys), x, *others)
         reached[f"aten::{torchs}"] += 1
         others = tuple(map(guarded, others))
         rules = torchs
         if is_clamp:
-            lo, hi = (None, *others) if torchs == "clamp_max" else (*others, None)[:2]
-            if not in_place and is_composed(gradient, lo, hi):
-                y = operator.redispatch(to_torchs_own(keys), x.detach(), *others)
-                result = compose(x, y, lo, hi, gradient)
-                if result.grad_fn is not None:
-                    result.grad_fn.register_prehook(refuse_a_trace)
-                return result
-            rules, others = operator_of(lo, hi), (lo, hi)
+            others = bounds(others)
+            rules = operator_of(*others)
         records = torch.is_grad_enabled()
         with next_level(False):
             dtype, args, position = located(name, gradient, (x, *others))
