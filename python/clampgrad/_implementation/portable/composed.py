@@ -45,8 +45,10 @@ def compared(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
     If one is NaN, so is the result, and torch accepts another that the dtype cannot hold: NaN
     stands for that one, too.
     """
-    is_nan = lo != lo or hi != hi
-    given = [None if b is None else math.nan if is_nan else in_dtype(b, dtype) for b in (lo, hi)]
+    given: list[Any] = [lo, hi]
+    if lo != lo or hi != hi:
+        given = [None if b is None else math.nan for b in given]
+    given = [None if b is None else in_dtype(b, dtype) for b in given]
     return *given, None not in given and given[0] <= given[1]
 
 
