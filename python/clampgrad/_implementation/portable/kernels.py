@@ -245,7 +245,7 @@ def kernel(name: str, operator: Any) -> Kernel:
     in_place = name.endswith("_")
 
     def bounds(given: tuple[Any, ...]) -> tuple[Any, Any]:
-        return (None, *given) if torchs == "clamp_max" else (*given, None)[:2]
+        return (None, *given) if torchs == "clamp_max" else (*given, None, None)[:2]
 
     def call(keys: Any, x: Tensor, *others: Any) -> Tensor:
         gradient = pinned(is_clamp)
