@@ -35,3 +35,19 @@ def ratios(results, kind):
 
 def size(n):
     return f"2^{n.bit_length() - 1}" if n > 1 else "1"
+
+
+def portable(results):
+    """A line for every bar of the portable implementation, which stands beside torch."""
+    for bar in BARS["portable"]:
+        for row in blocks(results, n=bar["n"], what=bar["what"]):
+            if row["gradient"] not in bar.get("gradients", row["gradient"]):
+                continue
+            times = row["microseconds"]
+            for way in bar["ways"]:
+                ours, torchs = times[way], times["torch.clamp"]
+                found = {"microseconds": ours, "more": ours - torchs, "times": ours / torchs}
+                (unit,) = found.keys() & bar.keys()
+                missed = "  missed" if round(found[unit], 2) > bar[unit] else ""
+                what = f"{way}, {row['what']}, {row['gradient']}, N = {size(bar['n'])}"
+                yield f"{unit}: {found[unit]:.2f}, at most {bar[unit]:g}: {what}{missed}"

@@ -1,7 +1,8 @@
-"""What a pin and an audit add to a program.
+"""What a pin, an audit and the portable implementation add to a program.
 
-python -m benchmarks.overheads pin      records/pin.jsonl
-python -m benchmarks.overheads audit    records/audit.jsonl
+python -m benchmarks.overheads pin         records/pin.jsonl
+python -m benchmarks.overheads portable    records/portable.jsonl
+python -m benchmarks.overheads audit       records/audit.jsonl
 """
 
 import json
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +20,9 @@ from torch import nn
 
 import clampgrad
 import records
+from benchmarks import bars
 from benchmarks.timing import interleaved
+from clampgrad import EXACT
 
 # ---- A pin, as kernels and as a function mode ---------------------------------------------------
 
@@ -95,6 +99,79 @@ def pin_in(process):
     if process == "after":
         found["a block"] = {process: min(interleaved({"": block}, 0, ROUNDS)[""])}
     print(json.dumps(found))
+
+
+# ---- The portable implementation, beside torch --------------------------------------------------
+
+PORTABLE_SIZES = {16: (300, 15), 2**20: (1, 9)}  # elements: (calls in a round, rounds)
+PORTABLE_TURNS = 2
+LO, HI = -1.0, 1.0
+
+
+def portable():
+    """Every turn is a process, and the quickest round of all counts."""
+    turns = []
+    for _ in range(PORTABLE_TURNS):
+        command = [sys.executable, "-m", "benchmarks.overheads", "portable_in"]
+        environment = {**os.environ, "CLAMPGRAD_PORTABLE": "1"}
+        turns.append(json.loads(subprocess.check_output(command, env=environment)))
+    rows = []
+    for same in zip(*turns, strict=True):
+        times = {way: min(row["microseconds"][way] for row in same) for way in WAYS_TO_CLAMP}
+        rows.append({**same[0], "microseconds": times})
+    records.write("portable", rows, **records.here())
+    print(*bars.portable(records.read("portable")), sep="\n")
+
+
+# What is called, and what is pinned around it.
+WAYS_TO_CLAMP = {
+    "torch.clamp": lambda _: (torch.clamp, nullcontext),
+    "clampgrad.clamp": lambda convention: (
+        partial(clampgrad.clamp, gradient=convention),
+        nullcontext,
+    ),
+    "pinned": lambda convention: (torch.clamp, partial(clampgrad.pin, convention)),
+}
+
+
+def portable_in():
+    """Prints the rows of one process, on one thread. Torch's own times are
+    taken before anything is pinned."""
+    torch.set_num_threads(1)
+    rows = []
+    for way, made in WAYS_TO_CLAMP.items():
+        found = []
+        for n, (calls, rounds) in PORTABLE_SIZES.items():
+            x = torch.randn(n, generator=torch.Generator().manual_seed(0)).requires_grad_()
+            for convention in EXACT:
+                clamp, block = made(convention)
+                for what, call in calls_of(x, clamp).items():
+                    key = {"n": n, "gradient": convention, "what": what}
+                    seconds = quickest(call, block, calls, rounds)
+                    found.append({**key, "microseconds": {way: seconds * 1e6}})
+        rows = rows or found
+        for row, of_way in zip(rows, found, strict=True):
+            row["microseconds"] |= of_way["microseconds"]
+    print(json.dumps(rows))
+
+
+def calls_of(x, clamp):
+    v, g = x.detach(), torch.ones_like(x)
+    return {
+        "nothing recorded": lambda: clamp(v, LO, HI),
+        "forward": lambda: clamp(x, LO, HI),
+        "forward and backward": lambda: torch.autograd.grad(clamp(x, LO, HI), x, g),
+    }
+
+
+def quickest(call, block, calls, rounds):
+    def run():
+        with block():
+            for _ in range(calls):
+                call()
+
+    run()
+    return min(interleaved({"": run}, 0, rounds, slice_seconds=0)[""]) / calls
 
 
 # ---- An audit ------------------------------------------------------------------------------------

@@ -317,6 +317,20 @@ def pin():
     )
 
 
+@table(left=3)
+def portable():
+    """One row a convention and what is called, one column a way to have it."""
+    found = records.read("portable")
+    yield "elements", "convention", "", *map(code, found["rows"][0]["microseconds"])
+    for row in found["rows"]:
+        times = (duration(time / 1e6) for time in row["microseconds"].values())
+        yield size(row["n"]), f"`{row['gradient']}`", row["what"], *times
+    yield (
+        f"Between two numbers, float32, one thread, {made_on(found)}; the fastest of many rounds. `pinned` is `torch.clamp` "
+        "under a pin. `python -m benchmarks.overheads portable`."
+    )
+
+
 @table()
 def from_nothing():
     """How long the commands of README take."""

@@ -31,11 +31,11 @@ def _documentation(function: Callable[..., Any]) -> str:
     return filled(cleandoc(function.__doc__ or ""), function.__name__, TABLE)
 
 
-def _call(name: str, *args: Any, out: Tensor | None = None, **keywords: Any) -> Tensor:
+def _call(name: str, *args: Any, **keywords: Any) -> Tensor:
     """The call that torch.compile traces, and that runs where there is no compiled function."""
-    if out is not None:
-        keywords["out"] = out
     if is_dynamo_compiling():
+        if "out" in keywords and keywords["out"] is None:
+            del keywords["out"]
         return traced(name, *args, **keywords)
     return getattr(_implementation, name)(*args, **keywords)
 

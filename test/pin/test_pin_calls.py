@@ -126,6 +126,38 @@ def test_what_vmap_writes_in_place(pin):
     assert torch.autograd.grad(windows.sum(), x)[0].tolist() == [0, 0, 0, 1]
 
 
+BOUNDS_OF = {
+    "clamp_": (0, 1),
+    "clamp_, Tensors": (0, 1),
+    "clamp_min_": (0, None),
+    "clamp_max_, a Tensor": (None, 1),
+}
+IN_PLACE = {
+    "clamp_": lambda a: a.clone().clamp_(0, 1),
+    "clamp_, Tensors": lambda a: a.clone().clamp_(torch.zeros(5), torch.ones(5)),
+    "clamp_min_": lambda a: a.clone().clamp_min_(0),
+    "clamp_max_, a Tensor": lambda a: a.clone().clamp_max_(torch.ones(5)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("form", IN_PLACE)
+@pytest.mark.parametrize("pin", [None, "half"])
+def test_in_place_where_the_innermost_vmap_batches_nothing(form, pin):
+    """After the first pin of a process, and under one."""
+    x = torch.tensor([[-1.0, 0, 0.5, 1, 2], [2, 1, 0, 0.5, -1]])
+
+    def nested(a):
+        return torch.vmap(lambda b: IN_PLACE[form](a) + b)(torch.ones(3, 5))
+
+    with clampgrad.pin("half"), clampgrad.pin(pin):
+        expected = x.clamp(*BOUNDS_OF[form]).unsqueeze(1).expand(2, 3, 5) + 1
+        assert_same(torch.vmap(nested)(x), expected)
+        hessians = torch.vmap(torch.func.hessian(lambda a: nested(a).square().sum()))(x)
+    inside = (x > 0) & (x < 1)
+    assert (hessians.diagonal(0, 1, 2)[inside] == 6).all()
+
+
 def test_a_dispatch_mode_sees_the_operator_that_was_called(x):
     """A policy of selective checkpointing goes by it."""
     for call in (torch.clamp, clampgrad.clamp):

@@ -358,3 +358,25 @@ def test_what_runs_in_a_kernel_is_left_to_its_callers(tmp_path):
     seen, *compiled_by_itself = python(script).splitlines()[-1].split()
     assert int(seen) > 100
     assert compiled_by_itself == []
+
+
+@pytest.mark.of_cpus("no trace follows a backward in another thread, torch's own neither")
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+@pytest.mark.parametrize("pin", ["min_norm", "inclusive", "joint", "half"])
+def test_a_gradient_that_no_trace_holds(pin):
+    """What backward needs is made inside an operator, and a trace could only keep it as a constant.
+    Without backward, a trace has torch's own operator."""
+    x = torch.tensor([0.0, 0.5, 2.0], requires_grad=True)
+    with clampgrad.pin(pin):
+        with pytest.raises(RuntimeError, match="constant"):
+            torch.jit.trace(slopes, x, check_trace=False)
+        traced = torch.jit.trace(clamped, x)
+    assert [node.kind() for node in traced.graph.nodes()].count("aten::clamp") == 1
+
+
+def clamped(x):
+    return torch.clamp(x, 0, 1)
+
+
+def slopes(x):
+    return torch.autograd.grad(clamped(x * 1).sum(), x)[0]

@@ -213,3 +213,68 @@ def test_a_node_has_one_gradient(name):
     y = getattr(clampgrad, name)(x * 1, torch.zeros(2))
     y.grad_fn.register_prehook(lambda g: (g[0] * 2,))
     assert torch.autograd.grad(y.sum(), x)[0].tolist() == [2, 2]
+
+
+PATCHED = """
+import functools
+import torch
+import clampgrad
+from clampgrad._pin.installed import installed
+
+x = torch.tensor([-1.0, 0, 0.5, 1, 2], requires_grad=True)
+zeros, ones = torch.zeros(5), torch.ones(5)
+BOUNDS = {
+    "clamp": [(0, 1), (zeros, ones), (0, ones), (zeros, 1)],
+    "clamp_min": [(0,), (zeros,)],
+    "clamp_max": [(1,), (ones,)],
+}
+CALLS = [(name + end, args) for name, of in BOUNDS.items() for end in ("", "_") for args in of]
+CALLS += [(name, (zeros,)) for name in ("maximum", "minimum", "fmax", "fmin")]
+
+
+def outcome(function, args):
+    y = function(x * 1, *args)
+    plain = function(x.detach().clone(), *args)
+    return y.tolist(), plain.tolist(), torch.autograd.grad(y.sum(), x)[0].tolist()
+
+
+def patched(name):
+    @functools.wraps(getattr(torch, name))
+    def function(*args, **keywords):
+        return getattr(clampgrad, name)(*args, gradient="half", **keywords)
+
+    return function
+
+
+def refuse(*args, **keywords):
+    raise AssertionError("this is looked up when it is called")
+
+
+ours = [
+    (getattr(clampgrad, name), args, convention)
+    for name, args in CALLS
+    for convention in (clampgrad.CONVENTIONS if name.startswith("clamp") else clampgrad.EXACT)
+]
+before = [outcome(functools.partial(f, gradient=c), args) for f, args, c in ours]
+with clampgrad.pin("installed"):
+    own = clampgrad.pin.current()
+installed.cache_clear()
+for name in {name for name, _ in CALLS}:
+    for owner in (torch, torch.Tensor):
+        if hasattr(owner, name):
+            setattr(owner, name, patched(name))
+for name in ("where", "max", "min", "clip", "clip_", "amax", "amin"):
+    for owner in (torch, torch.Tensor):
+        if hasattr(owner, name):
+            setattr(owner, name, refuse)
+assert [outcome(functools.partial(f, gradient=c), args) for f, args, c in ours] == before
+half = [found for found, (_, _, convention) in zip(before, ours) if convention == "half"]
+assert [outcome(getattr(torch, name), args) for name, args in CALLS] == half
+with clampgrad.pin("installed"):
+    assert clampgrad.pin.current() == own
+"""
+
+
+def test_torchs_functions_are_those_of_the_import():
+    """A program may put ours in their place, or others."""
+    python("-c", PATCHED)

@@ -105,3 +105,13 @@ def test_a_caption_names_the_processor():
     found = records.machine()
     said = records.made_on({"torch": "2.13.0", "machine": found})
     assert said.startswith(f"torch 2.13.0, {found['cpu']}, ")
+
+
+def test_the_portable_implementation_keeps_its_bars():
+    """In the record; and a bar that is missed is said to be."""
+    found = records.read("portable")
+    lines = [*bars.portable(found)]
+    assert len(lines) == 16 and not [line for line in lines if line.endswith("missed")]
+    for row in found["rows"]:
+        row["microseconds"]["torch.clamp"] /= 100
+    assert any(line.endswith("missed") for line in bars.portable(found))

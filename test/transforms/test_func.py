@@ -90,6 +90,22 @@ def test_functionalize(bounds):
         assert slope(x).tolist() == [0, 0.5, 1, 0.5, 0]
 
 
+@pytest.mark.parametrize(
+    "gradient, slopes", [("min_norm", [0, 0, 1, 0, 0]), ("inclusive", [0, 1, 1, 1, 0])]
+)
+def test_functionalize_between_numbers(gradient, slopes):
+    functionalize = torch.func.functionalize
+
+    def clamped(x):
+        return clampgrad.clamp(x * 1, 0, 1, gradient=gradient)
+
+    for slope in (
+        grad(lambda x: functionalize(clamped)(x).sum()),
+        functionalize(grad(lambda x: clamped(x).sum())),
+    ):
+        assert slope(torch.tensor([-1.0, 0, 0.5, 1, 2])).tolist() == slopes
+
+
 @pytest.mark.parametrize("operator", BOUNDS)
 def test_samples_along_the_last_dimension(operator):
     x, bounds = tied(5, 8), BOUNDS[operator]

@@ -13,6 +13,7 @@ from clampgrad._contract.table import ALIASES, EXACT, TABLE
 from clampgrad._pin.body import Remembered
 from clampgrad._torch.compiler import leave_uncompiled
 from clampgrad._torch.surroundings import differentiating
+from clampgrad._torch.torchs_functions import TORCHS
 
 
 class NoConvention(RuntimeError):
@@ -26,7 +27,7 @@ def installed() -> str:
     # pin, no_grad, a mode, a hook.
     unpinned = Remembered(slopes, None)
     with differentiating():
-        found = unpinned(torch)
+        found = unpinned(TORCHS)
         for convention in EXACT:
             if found == unpinned(_implementation, gradient=convention):
                 return convention

@@ -7,6 +7,7 @@
     engine          how Python enters the engine of autograd
     thread_state    what torch hands on to the threads that work for a thread
     compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps
+    torchs_functions  torch's clamps and their kind, as they were at import
     our_functions   what torch.compile, torch.fx and torch.jit are told of ours
     modules         modules of torch that ask an attribute of the instance how to run
     changes         changes of torch: checked, made together or not at all

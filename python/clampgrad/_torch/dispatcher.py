@@ -139,11 +139,14 @@ def batched_in_place(operator: Any, is_pinned: Callable[[], bool]) -> Kernel:
     def rule(x: torch.Tensor, *others: Any) -> torch.Tensor:
         level = torch._C._functorch.current_level()
         args, dims = unwrap_batched((x, *others), level)
-        if dims[0] is None and any(d is not None for d in dims):
-            raise RuntimeError(
-                f"vmap: {operator.name()} is not possible where a bound is batched and what is "
-                "written is not"
-            )
+        if dims[0] is None:
+            if any(d is not None for d in dims):
+                raise RuntimeError(
+                    f"vmap: {operator.name()} is not possible where a bound is batched and what is "
+                    "written is not"
+                )
+            with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.FuncTorchBatched)):
+                return operator(x, *others)
         sizes = [
             a.dim() - (d is not None) if isinstance(a, torch.Tensor) else 0
             for a, d in zip(args, dims)

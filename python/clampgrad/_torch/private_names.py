@@ -39,6 +39,7 @@ PRIVATE = {
             "torch._C:_get_dispatch_mode": "in place: whether a graph is recorded",
             "torch._C:_TorchDispatchModeKey": "the same",
             "torch.autograd.forward_ad:_set_fwd_grad_enabled": "tangents at other levels; pin: a node goes on at the next level",
+            "torch.autograd.forward_ad:_current_level": "whether a tensor may carry a tangent",
             "torch.autograd.function:_SingleLevelFunction": "whether a tensor carries a tangent; pin: the node of one level",
             "torch._C._functorch:get_single_level_autograd_function_allowed": "the same",
             "torch._C._functorch:set_single_level_autograd_function_allowed": "the same",

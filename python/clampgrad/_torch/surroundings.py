@@ -1,6 +1,8 @@
 """Where a call runs: inside torch.func, in forward mode, in backward, under
 modes; and what its tensors are."""
 
+import inspect
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
@@ -61,6 +63,19 @@ def in_autodiff() -> bool:
     return any(
         f["name"] == "<forward op>" for f in torch._C._profiler.symbolize_tracebacks([stack])[0]
     )
+
+
+_TRACE = inspect.unwrap(torch.jit.trace).__globals__
+
+
+def below_a_trace() -> bool:
+    """Whether torch.jit.trace has called what runs. Inside an operator that it records torch does
+    not say so, but a function of its module is among the callers."""
+    frame = sys._getframe()
+    while frame := frame.f_back:  # type: ignore[assignment]
+        if frame.f_globals is _TRACE:
+            return True
+    return False
 
 
 def guarded(bound: Any) -> Any:

@@ -1,14 +1,24 @@
 """Whether tensors carry tangents. C++ alone knows: where compiled or exported code opens a level of
 forward mode, torch.autograd.forward_ad does not hear of it."""
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
 from clampgrad._torch.dispatcher import OneLevel
-from clampgrad._torch.surroundings import forward_mode
+from clampgrad._torch.surroundings import forward_mode, in_levels
+
+modules = sys.modules
+
+
+def may_exist() -> bool:
+    """Whether a level of forward mode may be open. Asking a tensor takes as long as a clamp of it;
+    without the compiler, whose code runs elsewhere too, Python knows of every level."""
+    return fwad._current_level >= 0 or in_levels() or "torch._dynamo" in modules
 
 
 class Asked(OneLevel):
@@ -25,18 +35,24 @@ class Asked(OneLevel):
         ctx.found.append(True)
 
 
-def carry_tangents(tensors: Iterable[Tensor]) -> bool:
+def carried(tensors: Iterable[Tensor]) -> bool:
     """Whether one of them carries a tangent at the level that runs now."""
+    if not may_exist():
+        return False
     found: list[bool] = []
     Asked.call(found, *tensors)
     return bool(found)
 
 
-def carry_tangents_at_a_level(tensors: list[Tensor]) -> bool:
+def carried_at_a_level(tensors: list[Tensor]) -> bool:
     """The same at any level: also where torch.func has wrapped what carries it."""
+    if not may_exist():
+        return False
+    if not in_levels():
+        return carried(tensors)
     with forward_mode(True):  # each level has this switch to itself
         while tensors:
-            if carry_tangents(tensors):
+            if carried(tensors):
                 return True
             wrapped = filter(torch._C._functorch.is_functorch_wrapped_tensor, tensors)
             tensors = [*map(torch._C._functorch.get_unwrapped, wrapped)]

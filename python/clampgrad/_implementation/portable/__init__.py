@@ -3,8 +3,10 @@
     contract     how the arguments of an element compare, as a number below 64; and what the table
                  says of the gradient there
     gate         the autograd function: records that number, and selects the gradient by it
+    composed     instead of that function, torch.where, if bounds are numbers that give x all of the
+                 gradient or nothing
 
-These two are the contract, executed: read them first. The rest makes them what people call.
+These are the contract, executed: read them first. The rest makes them what people call.
 
     forward      torch's own operators
     front_doors  what people call: checks, types, in place, `out`

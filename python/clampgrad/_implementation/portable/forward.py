@@ -22,6 +22,7 @@ from clampgrad._torch.surroundings import (
     is_of_transform,
     share_memory,
 )
+from clampgrad._torch.torchs_functions import TORCHS
 
 PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -29,12 +30,16 @@ PLAIN = (Tensor, torch.nn.Parameter)
 def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
     """The operator of that name; a clamp by a number and a Tensor is a
     clamp by one after the other."""
-    given = [other for other in others if other is not None]
-    if len({isinstance(other, Tensor) for other in given}) == 2:
-        if name.endswith("_"):  # x is written when nothing can fail any more
-            return assign(x, others, torch.clamp_max(torch.clamp_min(x, given[0]), given[1]))
-        return torch.clamp_max(torch.clamp_min(x, given[0]), given[1], **out)
-    return getattr(torch, name)(x, *(given if name.startswith("clamp_m") else others), **out)
+    if len(others) == 2:
+        given = [other for other in others if other is not None]
+        if len(given) == 2 and isinstance(given[0], Tensor) != isinstance(given[1], Tensor):
+            raised = TORCHS.clamp_min(x, given[0])
+            if name.endswith("_"):  # x is written when nothing can fail any more
+                return assign(x, others, TORCHS.clamp_max(raised, given[1]))
+            return TORCHS.clamp_max(raised, given[1], **out)
+        if name.startswith("clamp_m"):
+            return getattr(TORCHS, name)(x, *given, **out)
+    return getattr(TORCHS, name)(x, *others, **out)
 
 
 def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
@@ -47,12 +52,21 @@ def check_fits(x: Tensor, others: Sequence[Any], result: Tensor) -> None:
     """copy_ checks all that an in-place operator does but three things: it broadcasts, it casts
     anything, and it does not know that the others were read."""
     if result.shape != x.shape or not torch.can_cast(result.dtype, x.dtype):
-        return torch.clamp_min_(x, result)  # which raises
+        return TORCHS.clamp_min_(x, result)  # which raises
     for other in others:
         if other is not x and isinstance(other, Tensor) and share_memory(x, other):
             # Writes x into x; where x and the other overlap in part, torch raises its error.
             never = torch.zeros((), dtype=torch.bool, device=x.device)
-            torch.where(never, other.data, x.data, out=x.data)
+            TORCHS.where(never, other.data, x.data, out=x.data)
+
+
+def is_number(bound: Any) -> bool:
+    """Whether a bound is a number, of Python's or of NumPy's, or there is none."""
+    return bound is None or isinstance(bound, (int, float)) or is_of_numpy(bound)
+
+
+def is_of_numpy(bound: Any) -> bool:
+    return isinstance(bound, Real) and hasattr(bound, "item")
 
 
 def stays_unrounded(number: Any, dtype: torch.dtype) -> bool:
@@ -71,8 +85,8 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
     no rounding or have no value."""
     if stays_unrounded(number, dtype) and number.node.has_hint():
         number = float(number)  # guards it
-    if isinstance(number, Real) and hasattr(number, "item"):
-        number = number.item()  # NumPy's
+    if is_of_numpy(number):
+        number = number.item()
     if not isinstance(number, (int, float)) or number == 0:  # a zero would lose its sign
         return number
     if isinstance(number, int) and not -(2**63) <= number < 2**64:

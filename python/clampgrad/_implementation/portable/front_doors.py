@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
+from torch.jit import is_tracing
 from torch.overrides import handle_torch_function, has_torch_function
 
-from clampgrad._contract.table import AT_ONCE, CANONICAL, PSEUDO, unknown
+from clampgrad._contract.table import AT_ONCE, CANONICAL, EXACT, PSEUDO, unknown
+from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._implementation.portable.forward import (
     check_fits,
@@ -21,13 +23,15 @@ from clampgrad._implementation.portable.forward import (
 )
 from clampgrad._implementation.portable.gate import Clamp, Extremum, traced_by_jit
 from clampgrad._implementation.traced import traced
+from clampgrad._torch import tangents
 from clampgrad._torch.surroundings import (
+    below_a_trace,
     check_levels_allow_writing,
     guarded,
     in_levels,
     without_dispatch_modes,
 )
-from clampgrad._torch.tangents import carry_tangents_at_a_level
+from clampgrad._torch.torchs_functions import CLAMPS, EXTREMA, TORCHS
 
 with without_dispatch_modes():
     for operator in OPERATORS:
@@ -50,23 +54,39 @@ def resolved(gradient: str, maximize: bool) -> str:
     return name
 
 
+def column_of(gradient: str, maximize: bool) -> str:
+    """The name of a convention in the rows of the contract: one that
+    depends on `maximize` has two."""
+    directed = f"{gradient}, maximize"
+    return directed if maximize and directed in PSEUDO_GRADIENTS["x = y"] else gradient
+
+
+KNOWN = {(name, False): convention for name, convention in CANONICAL.items()}
+KNOWN |= {(n, True): column_of(c, True) for n, c in CANONICAL.items() if c in PSEUDO}
+
+
 def checked(name: str, gradient: str, maximize: bool) -> str:
-    """The same for the function `name`: what has no interval has no pseudo-gradient."""
-    key = resolved(gradient, maximize)
-    if key in PSEUDO and not name.startswith("clamp"):
+    """The same for what a caller of the function `name` names, or the error: what has no interval
+    has no pseudo-gradient."""
+    are_names = type(gradient) is str and type(maximize) is bool
+    column = KNOWN.get((gradient, maximize)) if are_names else None
+    if column is None:
+        column = column_of(resolved(gradient, maximize), maximize)
+    if column not in EXACT and not name.startswith("clamp"):
         raise ValueError(f"gradient='{gradient}' is defined for clamps only, not for {name}")
-    return key
+    return column
 
 
-def recorded(args: tuple[Any, ...]) -> bool:
+def recorded(x: Tensor, *others: Any) -> bool:
     """Whether a gradient may have to be computed: only the levels of torch.func know for sure."""
-    if not isinstance(args[0], Tensor) or any(isinstance(a, complex) for a in args):
+    tensors = [x, *[other for other in others if isinstance(other, Tensor)]]
+    if not isinstance(x, Tensor) or not any([t.is_floating_point() for t in tensors]):
         return False  # torch has no such call, or no backward of it, and says so
-    tensors = [a for a in args if isinstance(a, Tensor)]
-    return any(t.is_floating_point() for t in tensors) and (
-        (torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or in_levels()))
-        or carry_tangents_at_a_level(tensors)  # forward mode records without grad mode, too
-    )
+    recording = torch.is_grad_enabled() and (in_levels() or any([t.requires_grad for t in tensors]))
+    # Forward mode records without grad mode, too.
+    if not recording and not tangents.carried_at_a_level(tensors):
+        return False
+    return not any([isinstance(other, complex) for other in others])  # torch has no backward there
 
 
 # ---- Clamps -------------------------------------------------------------------------------------
@@ -78,11 +98,11 @@ ROUNDS = (
 )
 
 
-def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
-    """A clamp of any name; of its bounds, one at least is given."""
-    if not recorded((x, lo, hi)):
-        return torchs_own(name, x, lo, hi)
+def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str, in_operator: bool) -> Tensor:
+    """A clamp that is recorded, of any name; of its bounds, one at least is given."""
     suffix = "_" if name.endswith("_") else ""
+    if not suffix and is_composed(gradient, lo, hi) and not (in_operator and below_a_trace()):
+        return compose(x, TORCHS.clamp(x.detach(), lo, hi), lo, hi, gradient)
     if suffix:
         check_in_place(x, lo, hi)
         check_levels_allow_writing(x)
@@ -92,20 +112,20 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
             if suffix:
                 # If torch refuses the second, it raises before the first has written anything.
                 with torch.no_grad():
-                    check_fits(x, (lo, hi), torch.clamp_max(x, hi))
+                    check_fits(x, (lo, hi), TORCHS.clamp_max(x, hi))
                 if torch.result_type(x, lo) != x.dtype:
                     raise RuntimeError(ROUNDS.format(str(x.dtype)))
                 # The first writes hi too, if it is x.
                 hi = hi.clone() if isinstance(hi, Tensor) else hi
-            raised = clamped("clamp_min" + suffix, x, lo, None, gradient)
-            return clamped("clamp_max" + suffix, raised, None, hi, gradient)
+            raised = RUN["clamp_min" + suffix](gradient, x, lo, None, None, in_operator)
+            return RUN["clamp_max" + suffix](gradient, raised, None, hi, None, in_operator)
         if numbers[0] and not x.is_floating_point():
             # How torch clamps integers by a number beyond their range depends on the release.
             # Integers have no gradient, so the clamp by that number can be done first.
-            return clamped(name, x, torch.clamp_min(x, lo), hi, gradient)
+            return clamped(name, x, TORCHS.clamp_min(x, lo), hi, gradient, in_operator)
         if numbers[0]:
             lo = in_dtype(lo, x.dtype)  # in which the first of the two compares
-    return Clamp.of(name, operator_of(lo, hi), gradient, all(numbers), x, lo, hi)
+    return Clamp.of(name, operator_of(lo, hi), gradient, x, lo, hi)
 
 
 def operator_of(lo: Any, hi: Any) -> str:
@@ -113,17 +133,57 @@ def operator_of(lo: Any, hi: Any) -> str:
     return "clamp_min" if hi is None else "clamp_max" if lo is None else "clamp"
 
 
-def column_of(gradient: str, maximize: bool) -> str:
-    """The name of a convention in the rows of the contract: one that
-    depends on `maximize` has two."""
-    directed = f"{gradient}, maximize"
-    return directed if maximize and directed in PSEUDO_GRADIENTS["x = y"] else gradient
+NUMBERS = {int, float, type(None)}  # a missing bound is none
 
 
-def clamp_kernel(name: str) -> Callable[..., Tensor]:
-    """The function behind the operator and the Python function of that name."""
+def clamp_by(name: str) -> Callable[..., Tensor]:
+    """The function that clamps, or hands over to torch."""
+    torchs, one_bound = getattr(TORCHS, name), name.startswith("clamp_m")
 
-    def kernel(
+    def run(
+        gradient: str, x: Tensor, lo: Any, hi: Any, out: Tensor | None, in_operator: bool = False
+    ) -> Tensor:
+        if type(lo) in NUMBERS and type(hi) in NUMBERS and isinstance(x, Tensor) and out is None:
+            recording = x.requires_grad and torch.is_grad_enabled()
+            if recording and (lo is not None or hi is not None):
+                return clamped(name, x, lo, hi, gradient, in_operator)
+            if not recording and not tangents.may_exist():
+                return torchs(x, hi if lo is None else lo) if one_bound else torchs(x, lo, hi)
+        lo, hi = guarded(lo), guarded(hi)
+        if out is not None:
+            return torchs_own(name, x, lo, hi, out=out)
+        if not recorded(x, lo, hi) or (lo is None and hi is None):
+            return torchs_own(name, x, lo, hi)
+        return clamped(name, x, lo, hi, gradient, in_operator)
+
+    return run
+
+
+# ---- maximum and its kind -----------------------------------------------------------------------
+
+
+def extremum_by(name: str) -> Callable[..., Tensor]:
+    def run(gradient: str, x: Tensor, y: Tensor, out: Tensor | None) -> Tensor:
+        if out is not None:
+            return torchs_own(name, x, y, out=out)
+        if not isinstance(y, Tensor) or not recorded(x, y):
+            return torchs_own(name, x, y)
+        return Extremum.of(name, name, gradient, x, y)
+
+    return run
+
+
+RUN = {name: clamp_by(name) for name in CLAMPS} | {name: extremum_by(name) for name in EXTREMA}
+
+
+# ---- The operators, and the functions of _C.pyi --------------------------------------------------
+
+
+def kernel(name: str) -> Callable[..., Tensor]:
+    """The kernel of an operator, for all its overloads."""
+    run = RUN[name]
+
+    def of_two(
         input: Tensor,
         min: Any = None,
         max: Any = None,
@@ -132,70 +192,54 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
         maximize: bool = False,
         out: Tensor | None = None,
     ) -> Tensor:
-        gradient = column_of(resolved(gradient, maximize), maximize)
-        args = (input, guarded(min), guarded(max))
-        if out is not None:
-            return torchs_own(name, *args, out=out)
-        if (min is None and max is None) or not recorded(args):
-            return torchs_own(name, *args)
-        return clamped(name, *args, gradient)
+        return run(checked(name, gradient, maximize), input, min, max, out, in_operator=True)
 
-    def upper(input: Tensor, max: Any, **keywords: Any) -> Tensor:
-        return kernel(input, None, max, **keywords)
+    def of_one(input: Tensor, max: Any, **keywords: Any) -> Tensor:
+        return of_two(input, None, max, **keywords)
 
-    return upper if name.startswith("clamp_max") else kernel
-
-
-# ---- maximum and its kind -----------------------------------------------------------------------
-
-
-def extremum_kernel(name: str) -> Callable[..., Tensor]:
-    def kernel(
-        input: Tensor,
-        other: Tensor,
-        *,
-        gradient: str = "min_norm",
-        maximize: bool = False,
-        out: Tensor | None = None,
+    def of_another(
+        input: Tensor, other: Tensor, *, gradient: str = "min_norm", out: Tensor | None = None
     ) -> Tensor:
-        key = checked(name, gradient, maximize)
-        if out is not None:
-            return torchs_own(name, input, other, out=out)
-        if not (isinstance(other, Tensor) and recorded((input, other))):
-            return torchs_own(name, input, other)
-        return Extremum.of(name, name, key, False, input, other)
+        return run(checked(name, gradient, False), input, other, out)
 
-    return kernel
-
-
-# ---- The functions of _C.pyi --------------------------------------------------------------------
+    if name in EXTREMA:
+        return of_another
+    return of_one if name.startswith("clamp_max") else of_two
 
 
 # The functions that people call, by name: clampgrad.functional puts them here.
 PUBLIC: dict[str, Callable[..., Tensor]] = {}
 
 
-def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def function(name: str) -> Callable[..., Tensor]:
     """Subclasses and modes get the public function, and what traces a graph gets the operator."""
+    run = RUN[name]
+    none_before = (None,) if name.startswith("clamp_max") else ()
+    none_after = (None,) if name.startswith("clamp_min") else ()
 
-    def call(*given: Any, gradient: str, maximize: bool = False, **keywords: Any) -> Tensor:
-        checked(name, gradient, maximize)  # a wrong name is said before anything else
-        keywords |= {"gradient": gradient} | ({"maximize": True} if maximize else {})
+    def call(
+        x: Tensor,
+        *others: Any,
+        gradient: str,
+        maximize: bool = False,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        column = checked(name, gradient, maximize)  # a wrong name is said before anything else
+        if is_compiling() or is_tracing() or has_torch_function((x, *others, out)):
+            keywords = {"gradient": gradient, "maximize": maximize or None, "out": out}
+            return for_others(x, *others, **{k: v for k, v in keywords.items() if v is not None})
+        return run(column, x, *none_before, *others, *none_after, out)
+
+    def for_others(*given: Any, **keywords: Any) -> Tensor:
         relevant = [a for a in (*given, keywords.get("out")) if a is not None]
         if has_torch_function(relevant):
             return handle_torch_function(PUBLIC[name], relevant, *given, **keywords)
         if is_compiling():
             return traced(name, *given, **keywords)
-        if torch.jit.is_tracing():
-            with traced_by_jit(not name.endswith("_")):  # which overwrites its argument
-                return traced(name, *given, **keywords)
-        return kernel(*given, **keywords)
+        with traced_by_jit(not name.endswith("_")):  # which overwrites its argument
+            return traced(name, *given, **keywords)
 
     return call
 
 
-CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_")
-EXTREMA = ("maximum", "minimum", "fmax", "fmin")
-KERNELS = {name: clamp_kernel(name) for name in CLAMPS}
-KERNELS |= {name: extremum_kernel(name) for name in EXTREMA}
-FUNCTIONS = {name: function(name, kernel) for name, kernel in KERNELS.items()}
+FUNCTIONS = {name: function(name) for name in RUN}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
-from clampgrad._contract.table import STRICT
+from clampgrad._contract.table import BESIDE_CONSTANTS, STRICT
 from clampgrad._implementation.portable.contract import Share, contains, positions, relation, shares
 from clampgrad._implementation.portable.forward import (
     as_compared,
@@ -31,6 +31,7 @@ from clampgrad._implementation.portable.forward import (
 )
 from clampgrad._torch.dispatcher import next_level
 from clampgrad._torch.surroundings import dispatch_modes_are_on, forward_mode, is_batched_gradient
+from clampgrad._torch.torchs_functions import TORCHS
 
 NOT_TRACED = (
     "clampgrad: torch.jit.trace would keep what this clamp saved in the forward as a constant, for all "
@@ -58,6 +59,11 @@ def traced_by_jit(on: bool) -> Iterator[None]:
         here.on = before
 
 
+def is_in_a_graph() -> bool:
+    """Whether the call is recorded in a graph, or a dispatch mode looks at what it calls."""
+    return here.on or dispatch_modes_are_on()
+
+
 NOT_LINEAR = (
     "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which are not "
     "linear in the incoming gradient"
@@ -72,7 +78,6 @@ class Rule:
     name: str  # torch's
     operator: str  # the contract's
     gradient: str
-    numbers: bool  # every argument but x is one
     dtype: torch.dtype  # of the result, in which the arguments are compared
 
     @property
@@ -80,7 +85,7 @@ class Rule:
         return self.name.endswith("_")
 
     def shares(self, differentiated: set[str]) -> dict[str, Share]:
-        return shares(self.operator, self.gradient, self.numbers, frozenset(differentiated))
+        return shares(self.operator, self.gradient, frozenset(differentiated))
 
     def forward(self, x: Tensor, *others: Any) -> Tensor:
         """What is called. In place it does not count the version of x: autograd does."""
@@ -103,7 +108,7 @@ class Rule:
 
 def is_linear(share: Share) -> bool:
     """Whether a share depends on the position alone, and is a part of g."""
-    return all(what == "g" and len(set(where)) == 1 for (what, _), where in share.items())
+    return all(what == "g" and len(set(at)) == 1 for (what, _), at in share.items())
 
 
 def select(share: Share, position: Tensor, g: Tensor, passed: Tensor | None = None) -> Tensor:
@@ -115,14 +120,14 @@ def select(share: Share, position: Tensor, g: Tensor, passed: Tensor | None = No
     result = torch.zeros_like(passed, device=position.device)
     if g.shape != position.shape:  # a tangent of what is broadcast
         result = result.expand(torch.broadcast_shapes(g.shape, position.shape))
-    for (what, divisor), where in share.items():
+    for (what, divisor), at in share.items():
         value = passed if what == "g" else float(what)
-        if len(set(where)) == 1:  # whatever g is
-            chosen = contains(where[0], position)
+        if len(set(at)) == 1:  # whatever g is
+            chosen = contains(at[0], position)
         else:
             sign = relation(g, 0)
-            chosen = reduce(or_, (contains(w, position) & (sign == k) for k, w in enumerate(where)))
-        result = torch.where(chosen, divided(value, divisor), result)
+            chosen = reduce(or_, (contains(a, position) & (sign == k) for k, a in enumerate(at)))
+        result = TORCHS.where(chosen, divided(value, divisor), result)
     return result
 
 
@@ -177,7 +182,7 @@ class Pseudo(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[None, None, Tensor]:
         position, of = unpacked(ctx, g)
-        changing = {key: where for key, where in ctx.share.items() if key[0] == "g"}
+        changing = {key: at for key, at in ctx.share.items() if key[0] == "g"}
         return None, None, select(changing, position, of, g)
 
     @staticmethod
@@ -194,10 +199,11 @@ class Pseudo(torch.autograd.Function):
 
 
 def located(
-    name: str, gradient: str, numbers: bool, args: tuple[Any, ...]
+    name: str, gradient: str, args: tuple[Any, ...]
 ) -> tuple[torch.dtype, list[Any], Tensor]:
     """The dtype of the result, the arguments with numbers rounded to it, and
     the position of every element."""
+    numbers = not any(isinstance(other, Tensor) for other in args[1:])
     functional = name.rstrip("_")
     try:
         dtype = dtype_of(functional, args)
@@ -221,6 +227,12 @@ def located(
         raise
 
 
+def beside(args: Sequence[Any], gradient: str) -> str:
+    """The convention that treats constant Tensors as this one treats numbers, if all bounds are."""
+    numbers = not any(isinstance(other, Tensor) for other in args[1:])
+    return BESIDE_CONSTANTS.get(gradient) or gradient if numbers else gradient
+
+
 class Clamp(torch.autograd.Function):
     """apply(rule, recording, x, *others, position) -> the result.
 
@@ -231,9 +243,9 @@ class Clamp(torch.autograd.Function):
     """
 
     @classmethod
-    def of(cls, name: str, operator: str, gradient: str, numbers: bool, *args: Any) -> Tensor:
-        dtype, found, position = located(name, gradient, numbers, args)
-        rule = Rule(name, operator, gradient, numbers, dtype)
+    def of(cls, name: str, operator: str, gradient: str, *args: Any) -> Tensor:
+        dtype, found, position = located(name, gradient, args)
+        rule = Rule(name, operator, beside(args, gradient), dtype)
         return cls.apply(rule, torch.is_grad_enabled(), *found, position)
 
     @staticmethod

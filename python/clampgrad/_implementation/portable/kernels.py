@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from clampgrad._contract.table import PSEUDO
+from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.forward import check_in_place, is_written_input
 from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
-from clampgrad._implementation.portable.gate import Clamp, Rule, located
-from clampgrad._torch import thread_state
+from clampgrad._implementation.portable.gate import Clamp, Rule, beside, located
+from clampgrad._torch import tangents, thread_state
 from clampgrad._torch.dispatcher import (
     Kernel,
     OneLevel,
@@ -34,8 +35,7 @@ from clampgrad._torch.dispatcher import (
     register_at_autograd_keys,
     to_torchs_own,
 )
-from clampgrad._torch.surroundings import guarded, in_autodiff
-from clampgrad._torch.tangents import carry_tangents
+from clampgrad._torch.surroundings import below_a_trace, guarded, in_autodiff
 
 # ---- What holds: see _C.pyi ---------------------------------------------------------------------
 
@@ -199,17 +199,21 @@ def pin_reached() -> dict[str, int]:
 def pinned(is_clamp: bool) -> str | None:
     """The convention that is pinned for such an operator, as rows of the contract name it."""
     name = pin_current()
-    if name is None:
-        return None
+    return None if name is None else column_for(name, is_clamp)
+
+
+@cache
+def column_for(name: str, is_clamp: bool) -> str | None:
     gradient, _, maximize = name.partition(", ")
     return column_of(gradient, bool(maximize)) if is_clamp or gradient not in PSEUDO else None
 
 
 def are_differentiated(args: Sequence[Any]) -> bool:
     """Whether one of the arguments is: a Tensor of a dtype and a layout that torch clamps."""
-    tensors = [a for a in args if isinstance(a, Tensor) and clamps(a)]
-    recorded = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    return recorded or (len(tensors) > 0 and carry_tangents(tensors))
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if torch.is_grad_enabled() and any([t.requires_grad and clamps(t) for t in tensors]):
+        return True
+    return tangents.may_exist() and tangents.carried([t for t in tensors if clamps(t)])
 
 
 def clamps(x: Tensor) -> bool:
@@ -240,22 +244,32 @@ def kernel(name: str, operator: Any) -> Kernel:
     torchs, is_clamp = name.rstrip("_"), name.startswith("clamp")
     in_place = name.endswith("_")
 
+    def bounds(given: tuple[Any, ...]) -> tuple[Any, Any]:
+        return (None, *given) if torchs == "clamp_max" else (*given, None, None)[:2]
+
     def call(keys: Any, x: Tensor, *others: Any) -> Tensor:
         gradient = pinned(is_clamp)
-        if gradient is None or not is_recorded(x, others, in_place):
+        if gradient is None:
+            return operator.redispatch(to_torchs_own(keys), x, *others)
+        if is_clamp and not in_place and x.requires_grad and torch.is_grad_enabled():
+            lo, hi = bounds(others)
+            if is_composed(gradient, lo, hi) and not below_a_trace():
+                y = operator.redispatch(to_torchs_own(keys), x.detach(), *others)  # or its error
+                reached[f"aten::{torchs}"] += 1
+                return compose(x, y, lo, hi, gradient)
+        if not is_recorded(x, others, in_place):
             return operator.redispatch(to_torchs_own(keys), x, *others)
         reached[f"aten::{torchs}"] += 1
-        numbers = not any(isinstance(other, Tensor) for other in others)
         others = tuple(map(guarded, others))
         rules = torchs
         if is_clamp:
-            lo, hi = (None, *others) if torchs == "clamp_max" else (*others, None)[:2]
-            rules, others = operator_of(lo, hi), (lo, hi)
+            others = bounds(others)
+            rules = operator_of(*others)
         records = torch.is_grad_enabled()
         with next_level(False):
-            dtype, args, position = located(name, gradient, numbers, (x, *others))
+            dtype, args, position = located(name, gradient, (x, *others))
         goes_on = partial(operator.redispatch, below_autograd(keys))
-        rule = Pinned(name, rules, gradient, numbers, dtype, goes_on, records)
+        rule = Pinned(name, rules, beside(args, gradient), dtype, goes_on, records)
         return Recorded.call(rule, records, *args, position)
 
     return call

@@ -14,19 +14,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clampgrad._implementation.portable.front_doors import KERNELS
+from clampgrad._implementation.portable.front_doors import kernel
 
 SCHEMAS: list[str] = json.loads(
     Path(__file__).parents[2].joinpath("_contract/schemas.json").read_text()
 )
 
 
-def kernel(name: str) -> Callable[..., Tensor]:
+def kernel_of(name: str) -> Callable[..., Tensor]:
     """The function that implements an operator. `name` has no overload; a
     `_mingrad` operator uses min_norm."""
     if name == "clamp_with_grad":
         return partial(kernel("clamp"), gradient="with_grad")
-    return KERNELS[name.replace("_mingrad", "")]
+    return kernel(name.replace("_mingrad", ""))
 
 
 library = torch.library.Library("clampgrad", "DEF")
@@ -34,4 +34,4 @@ for schema in SCHEMAS:
     library.define(schema)
     name = schema.partition("(")[0]
     for key in ("CompositeImplicitAutograd", "FuncTorchDynamicLayerFrontMode"):
-        library.impl(name, kernel(name.partition(".")[0]), key)
+        library.impl(name, kernel_of(name.partition(".")[0]), key)

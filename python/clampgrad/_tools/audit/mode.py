@@ -18,6 +18,7 @@ from clampgrad._tools.audit.positions import compared, of_bounds, positions, rou
 from clampgrad._tools.audit.report import Report
 from clampgrad._tools.audit.sites import Key, Site, Variant
 from clampgrad._torch.surroundings import in_backward, unseen
+from clampgrad._torch.torchs_functions import TORCHS
 
 logger = logging.getLogger("clampgrad")
 # torch's own operators that call functions; some run only compiled.
@@ -229,7 +230,7 @@ def dtype_of_result(operands: Operands) -> torch.dtype:
     if len({t.dtype for t in tensors}) == 1:
         return tensors[0].dtype
     empty = [torch.empty((0,) * t.dim(), dtype=t.dtype, device="meta") for t in tensors]
-    return torch.clamp(*empty).dtype  # of two or three
+    return TORCHS.clamp(*empty).dtype  # of two or three
 
 
 def describe(function: Any, operator: Operator, operands: Operands, kwargs: dict[str, Any]) -> Call:

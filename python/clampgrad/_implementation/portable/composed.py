@@ -1,0 +1,80 @@
+"""A clamp between numbers, composed: `where` alone says where a gradient goes. That holds at every
+level of torch.func, in forward mode, and for derivatives of every order.
+
+The function in gate.py takes what is dearer composed. `half` would need two masks, and takes longer
+on large tensors; so does a call in place, which would write twice. In a graph, a compiler keeps the
+result for the next operator anyway, and finds there what `where` would save. And torch.jit.trace
+does not know a mask that is made inside an operator: it would keep it as a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clampgrad._contract.table import EXACT
+from clampgrad._implementation.portable.contract import OPERATORS
+from clampgrad._implementation.portable.forward import in_dtype, is_number
+from clampgrad._implementation.portable.gate import is_in_a_graph
+from clampgrad._torch.dispatcher import at_this_level
+from clampgrad._torch.torchs_functions import TORCHS
+
+where, eq, ge, gt, le, lt = TORCHS.where, torch.eq, torch.ge, torch.gt, torch.le, torch.lt
+
+ROWS = [row for operator in OPERATORS.values() for row in operator["rows"] if "numbers" in row]
+# The conventions under which x has all of the gradient where it alone is the result, or where it
+# is, and nothing elsewhere.
+STRICT = {c for c in EXACT if all(row["numbers"][c] == (row["active"] == ["x"]) for row in ROWS)}
+INCLUSIVE = {c for c in EXACT if all(row["numbers"][c] == ("x" in row["active"]) for row in ROWS)}
+
+
+def is_composed(gradient: str, lo: Any, hi: Any) -> bool:
+    """Whether a call is, out of place."""
+    known = gradient in STRICT or gradient in INCLUSIVE
+    return known and is_number(lo) and is_number(hi) and not is_in_a_graph()
+
+
+@lru_cache(1024, typed=True)
+def compared(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
+    """The bounds as the forward compares them, and whether both are there and in order.
+
+    If one is NaN, so is the result, and torch accepts another that the dtype cannot hold: NaN
+    stands for that one, too.
+    """
+    given: list[Any] = [lo, hi]
+    if lo != lo or hi != hi:
+        given = [None if b is None else math.nan for b in given]
+    given = [None if b is None else in_dtype(b, dtype) for b in given]
+    return *given, None not in given and given[0] <= given[1]
+
+
+@lru_cache(1024, typed=True)
+def as_tensors(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
+    """The same as tensors, which torch compares in half of the time of numbers."""
+
+    def tensor(bound: Any) -> Tensor | None:
+        double = {"dtype": torch.float64, "device": "cpu"}
+        return None if bound is None else torch.tensor(float(bound), **double).to(dtype)
+
+    *numbers, in_order = compared(lo, hi, dtype)
+    with at_this_level(), torch.inference_mode(False):
+        return *map(tensor, numbers), in_order
+
+
+def compose(x: Tensor, y: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
+    """A clamp of x, of which y is the value."""
+    v = x.detach()
+    lo, hi, in_order = (as_tensors if type(v) is Tensor else compared)(lo, hi, v.dtype)
+    strict = gradient in STRICT
+    if lo is None or hi is None:
+        above, below = (gt, lt) if strict else (ge, le)
+        passes = below(v, hi) if lo is None else above(v, lo)
+    elif in_order and not strict:
+        passes = eq(v, y)
+    else:
+        passes = gt(v, lo) & lt(v, hi)
+    return where(passes, x, y)
