@@ -13,13 +13,17 @@ struct TripleMasks {
   M halved_x = {}, halved_lo = {}, halved_hi = {};
 };
 
-// torch.clamp of three Tensors: a NaN among them is the result, and hi wins where lo > hi.
-template <typename V, typename K>
+// torch.clamp of three Tensors: a NaN among them is the result, and hi wins where lo > hi. Of equal
+// numbers it is the first or the last: this decides between +0 and -0.
+template <bool tie_takes_last = false, typename V, typename K>
 CLAMPGRAD_RULE V
 clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Compared<K>& khi) {
   using M = Mask<K>;
-  const M raised = lt(kx, klo);
-  const M lowered = select(raised, lt(khi, klo), lt(khi, kx));
+  const auto is_beyond = [](const Compared<K>& a, const Compared<K>& b) {
+    return M(tie_takes_last ? le(a, b) : lt(a, b));
+  };
+  const M raised = is_beyond(kx, klo);
+  const M lowered = select(raised, is_beyond(khi, klo), is_beyond(khi, kx));
   V y = select(raised, lo, x);
   y = select(lowered, hi, y);
   y = select(khi.number, y, hi);
