@@ -286,7 +286,7 @@ def pin():
     for way in next(iter(cases.values())):
         yield way, *(ways[way] for ways in cases.values())
     yield (
-        f"Tensors of one element, float32, one thread, {made_on(found)}; the fastest of many rounds. Entering and "
+        f"Tensors of one element, float32, if a column does not say otherwise, one thread, {made_on(found)}; the fastest of many rounds. Entering and "
         f"leaving a block takes {found['a block, microseconds']} µs. `python -m benchmarks.overheads pin`."
     )
 
