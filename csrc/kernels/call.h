@@ -67,8 +67,8 @@ constexpr bool is_forward<Backward<n>> = false;
   _(NumberForward)                 \
   _(TensorForward<2>) _(TensorForward<3>) _(Backward<1>) _(Backward<2>) _(Backward<3>)
 
-// Elements that are walked together, n of each, and the bits that belong to them, if any. Lane is void
-// where the dtype is known only at run time.
+// Elements that are walked together, n of each, and the bits that belong to them, if any. Lane is
+// void where the dtype is known only at run time.
 template <typename Call, typename Lane = void>
 struct Buffers {
   const Lane* in[Call::kIn];

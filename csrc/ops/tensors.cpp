@@ -72,7 +72,7 @@ Tensor fused(
       },
       args);
   if constexpr (n == 2) {
-    node->extremum = name_of(op);
+    node->extremum = static_cast<int64_t>(op);
   }
   const auto bits = unseen([&] { return fused_forward(call, args, y); });
   return recorded(node, c, y, bits, aten);

@@ -47,13 +47,13 @@ bool has_names(const T&, long) {
 // Which of +0 and -0 fmax and fmin return, is up to the C library and the compiler that torch was
 // built with. So torch is asked.
 bool fmax_takes_last(at::ScalarType dtype) {
-  const auto asked = [](at::ScalarType dtype) {
+  const auto ask = [](at::ScalarType of) {
     return unseen([&] {
-      const auto zero = at::zeros({1}, dtype), minus_zero = zero.neg();
-      return at::fmax(zero, minus_zero).signbit().template item<bool>();
+      const Tensor zero = at::zeros({1}, of);
+      return at::fmax(zero, zero.neg()).signbit().item<bool>();
     });
   };
-  static const bool of_half = asked(at::kHalf), of_bfloat16 = asked(at::kBFloat16);
+  static const bool of_half = ask(at::kHalf), of_bfloat16 = ask(at::kBFloat16);
   return dtype == at::kHalf ? of_half : of_bfloat16;
 }
 
@@ -65,7 +65,6 @@ void count_write(const Tensor& out) {
 
 template <typename Call>
 Tensor compute_rows(const Call& call, const Tensor& out, at::TensorList args) {
-  count_write(out);
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(true).add_owned_output(out);
   for (const auto& t : args) {
@@ -73,12 +72,14 @@ Tensor compute_rows(const Call& call, const Tensor& out, at::TensorList args) {
   }
   auto iter = unseen([&] { return config.build(); });
   compute_values(call, iter);
+  count_write(out);
   return iter.output();
 }
 
 } // namespace
 
-// ---- Whether a kernel of ours computes it --------------------------------------------------------
+// ---- Whether a kernel of ours computes it
+// --------------------------------------------------------
 
 bool values::is_unobserved() {
   return !flushes_subnormals() && !at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
@@ -109,7 +110,8 @@ bool values::is_writable(const Tensor& out, at::ScalarType dtype) {
       (!out.is_inference() || c10::InferenceMode::is_enabled());
 }
 
-// ---- By our kernel -------------------------------------------------------------------------------
+// ---- By our kernel
+// -------------------------------------------------------------------------------
 
 Tensor values::compute(
     const Tensor& out, const Tensor& self, const Number& min, const Number& max) {
@@ -117,9 +119,9 @@ Tensor values::compute(
   if (!self.is_contiguous() || (out.defined() && !out.is_same(self))) {
     return compute_rows(call, out, self);
   }
-  count_write(out);
   const auto y = out.defined() ? out : unseen([&] { return empty_result(self); });
   compute_values(call, self, y);
+  count_write(out);
   return y;
 }
 
@@ -132,13 +134,13 @@ Tensor values::compute(
                        : compute(out, Extremum::clamp_max, self, *max);
 }
 
-Tensor values::compute(
-    const Tensor& out, Extremum op, const Tensor& self, const Tensor& other) {
+Tensor values::compute(const Tensor& out, Extremum op, const Tensor& self, const Tensor& other) {
   const bool last = skips_nan(op) && fmax_takes_last(self.scalar_type());
   return compute_rows(TensorValues<2>{op, last}, out, {self, other});
 }
 
-// ---- By our kernel or ATen's ---------------------------------------------------------------------
+// ---- By our kernel or ATen's
+// ---------------------------------------------------------------------
 
 Tensor values::extremum(Extremum op, const Tensor& self, const Tensor& other) {
   return are_computable(self, other) ? compute({}, op, self, other)

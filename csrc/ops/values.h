@@ -13,7 +13,8 @@
 
 namespace clampgrad::values {
 
-// ---- Whether a kernel of ours computes it --------------------------------------------------------
+// ---- Whether a kernel of ours computes it
+// --------------------------------------------------------
 
 // Not where a profiler wants to see ATen's operator, nor where subnormal numbers are flushed: ATen
 // flushes them in some elements of a row and not in others.
@@ -50,8 +51,9 @@ bool are_computable_in(const at::Tensor& out, const at::Tensor& self, const Boun
       (any_tensor(fills, self) || (any_tensor(fills, bounds) || ...));
 }
 
-// ---- By our kernel -------------------------------------------------------------------------------
-// The result is written to `out`, if that is defined. They may be called where the above holds.
+// ---- By our kernel
+// ------------------------------------------------------------------------------- The result is
+// written to `out`, if that is defined. They may be called where the above holds.
 
 at::Tensor compute(
     const at::Tensor& out, const at::Tensor& self, const Number& min, const Number& max);
@@ -63,7 +65,8 @@ at::Tensor compute(
 at::Tensor compute(
     const at::Tensor& out, Extremum op, const at::Tensor& self, const at::Tensor& other);
 
-// ---- By our kernel or ATen's ---------------------------------------------------------------------
+// ---- By our kernel or ATen's
+// ---------------------------------------------------------------------
 
 template <typename Bound>
 at::Tensor clamp(const at::Tensor& self, const Bound& min, const Bound& max) {
@@ -78,8 +81,7 @@ at::Tensor& clamp_(at::Tensor& self, const Bound& min, const Bound& max) {
   return self;
 }
 template <typename Bound>
-at::Tensor& clamp_out(
-    at::Tensor& out, const at::Tensor& self, const Bound& min, const Bound& max) {
+at::Tensor& clamp_out(at::Tensor& out, const at::Tensor& self, const Bound& min, const Bound& max) {
   if (!are_computable_in(out, self, min, max)) {
     return at::clamp_out(out, self, min, max);
   }
@@ -88,30 +90,30 @@ at::Tensor& clamp_out(
 }
 
 // Of one bound, which is a Scalar or a Tensor.
-#define CLAMPGRAD_ONE_BOUND(name, min, max)                                                  \
-  template <typename Bound>                                                                  \
-  at::Tensor name(const at::Tensor& self, const Bound& bound) {                              \
-    using Bounds = std::optional<Bound>;                                                     \
-    return are_computable(self, bound) ? compute({}, self, Bounds(min), Bounds(max))         \
-                                       : at::name(self, bound);                              \
-  }                                                                                          \
-  template <typename Bound>                                                                  \
-  at::Tensor& name##_(at::Tensor& self, const Bound& bound) {                                \
-    using Bounds = std::optional<Bound>;                                                     \
-    if (!are_computable_in(self, self, bound)) {                                             \
-      return at::name##_(self, bound);                                                       \
-    }                                                                                        \
-    compute(self, self, Bounds(min), Bounds(max));                                           \
-    return self;                                                                             \
-  }                                                                                          \
-  template <typename Bound>                                                                  \
-  at::Tensor& name##_out(at::Tensor& out, const at::Tensor& self, const Bound& bound) {      \
-    using Bounds = std::optional<Bound>;                                                     \
-    if (!are_computable_in(out, self, bound)) {                                              \
-      return at::name##_out(out, self, bound);                                               \
-    }                                                                                        \
-    compute(out, self, Bounds(min), Bounds(max));                                            \
-    return out;                                                                              \
+#define CLAMPGRAD_ONE_BOUND(name, min, max)                                             \
+  template <typename Bound>                                                             \
+  at::Tensor name(const at::Tensor& self, const Bound& bound) {                         \
+    using Bounds = std::optional<Bound>;                                                \
+    return are_computable(self, bound) ? compute({}, self, Bounds(min), Bounds(max))    \
+                                       : at::name(self, bound);                         \
+  }                                                                                     \
+  template <typename Bound>                                                             \
+  at::Tensor& name##_(at::Tensor& self, const Bound& bound) {                           \
+    using Bounds = std::optional<Bound>;                                                \
+    if (!are_computable_in(self, self, bound)) {                                        \
+      return at::name##_(self, bound);                                                  \
+    }                                                                                   \
+    compute(self, self, Bounds(min), Bounds(max));                                      \
+    return self;                                                                        \
+  }                                                                                     \
+  template <typename Bound>                                                             \
+  at::Tensor& name##_out(at::Tensor& out, const at::Tensor& self, const Bound& bound) { \
+    using Bounds = std::optional<Bound>;                                                \
+    if (!are_computable_in(out, self, bound)) {                                         \
+      return at::name##_out(out, self, bound);                                          \
+    }                                                                                   \
+    compute(out, self, Bounds(min), Bounds(max));                                       \
+    return out;                                                                         \
   }
 CLAMPGRAD_ONE_BOUND(clamp_min, bound, std::nullopt)
 CLAMPGRAD_ONE_BOUND(clamp_max, std::nullopt, bound)

@@ -270,8 +270,8 @@ PyObject* clamp_plain(PyObject*, PyObject* const* args, Py_ssize_t count) {
   const auto known = gradient_named(text_of(args[4]));
   if (!arguments.self.is_floating_point() || !is_plain(arguments.self) ||
       !read_bound(args[1], min) || !read_bound(args[2], max) || min.tensor || max.tensor ||
-      (min.number && max.number && !(min.number->toDouble() <= max.number->toDouble())) ||
-      !known || (maximize == Py_True && !is_pseudo(*known))) {
+      (min.number && max.number && !(min.number->toDouble() <= max.number->toDouble())) || !known ||
+      (maximize == Py_True && !is_pseudo(*known))) {
     Py_RETURN_NONE;
   }
   arguments.gradient = *known;

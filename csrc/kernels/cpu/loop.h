@@ -1,4 +1,5 @@
-// The loop over flat memory, by words of 64 elements. An Op without bits makes values alone. Comes after the rules and masks.h.
+// The loop over flat memory, by words of 64 elements. An Op without bits makes values alone. Comes
+// after the rules and masks.h.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
@@ -137,9 +138,9 @@ struct ElementHere : ElementOf<T> {
 };
 
 #if CLAMPGRAD_VECTOR_BYTES >= 32
-// A bfloat16 is the upper half of a float. Those of even lanes and those of odd ones are two vectors
-// of floats, whose maximum and minimum are one instruction each, and one of the arguments to the
-// bit: nothing is rounded.
+// A bfloat16 is the upper half of a float. Those of even lanes and those of odd ones are two
+// vectors of floats, whose maximum and minimum are one instruction each, and one of the arguments
+// to the bit: nothing is rounded.
 template <typename T>
 struct WithFloats : ElementHere<T> {
   static_assert(std::is_same_v<T, c10::BFloat16>);
@@ -149,7 +150,8 @@ struct WithFloats : ElementHere<T> {
   template <bool has_lo, bool has_hi, typename V, typename K>
   static CLAMPGRAD_HOST_DEVICE V
   clamp(V value, K, Mask<K>, const Bounds<V>& values, const Bounds<K>& keys) {
-    // Where lo > hi, the value of lo is hi, and of two zeros x would stay: from infinity, none does.
+    // Where lo > hi, the value of lo is hi, and of two zeros x would stay: from infinity, none
+    // does.
     const V infinite = V() + ElementOf<T>::infinity;
     const V lo = has_lo && has_hi ? select(lt(keys.hi, keys.lo), infinite, values.lo) : values.lo;
     const Bounds<Floats> bounds = {odd(lo), odd(values.hi)};

@@ -18,18 +18,18 @@ struct NumberValuesOp : Op<NumberValues, E, 0> {
   Bounds<KeyOf<E, V>> keys;
 
   CLAMPGRAD_RULE void operator()(const V (&in)[1], V (&out)[1]) const {
-    out[0] = E::template clamp<has_lo, has_hi>(
-        in[0], E::key(in[0]), E::comparable(in[0]), values, keys);
+    out[0] =
+        E::template clamp<has_lo, has_hi>(in[0], E::key(in[0]), E::comparable(in[0]), values, keys);
   }
 };
 
-template <Gradient rule, bool has_lo, bool has_hi, typename E, typename V>
-struct NumberForwardOp : Op<NumberForward, E, bits_per_element(rule, 1)> {
+template <BitFormat format, bool has_lo, bool has_hi, typename E, typename V>
+struct NumberForwardOp : Op<NumberForward, E, bits_per_element(format, 1)> {
   Bounds<V> values;
   Bounds<KeyOf<E, V>> keys;
 
   CLAMPGRAD_RULE void operator()(
-      const V (&in)[1], Mask<V> (&bits)[bits_per_element(rule, 1)], V (&out)[1]) const {
+      const V (&in)[1], Mask<V> (&bits)[bits_per_element(format, 1)], V (&out)[1]) const {
     const auto key = E::key(in[0]);
     const auto comparable = E::comparable(in[0]);
     out[0] = E::template clamp<has_lo, has_hi>(in[0], key, comparable, values, keys);
@@ -39,7 +39,7 @@ struct NumberForwardOp : Op<NumberForward, E, bits_per_element(rule, 1)> {
     } else {
       result = clamp_value<has_lo, has_hi>(key, key, comparable, keys, keys);
     }
-    number_bits(number_masks<rule, has_lo, has_hi>(key, comparable, keys, result), bits);
+    number_bits(number_masks<format, has_lo, has_hi>(key, comparable, keys, result), bits);
   }
 };
 
@@ -54,8 +54,7 @@ void with_bounds_of(const NumberValues& call, const F& f) {
   if (call.has_hi) {
     bounds.lo = select(lt(keys.hi, keys.lo), bounds.hi, bounds.lo);
   }
-  with_bounds(
-      call.has_lo, call.has_hi, [&](auto lo, auto hi) { return f(lo, hi, bounds, keys); });
+  with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) { return f(lo, hi, bounds, keys); });
 }
 
 template <typename E, typename F>
@@ -73,8 +72,8 @@ void with_op(const NumberForward& call, const F& run) {
     constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
     using V = std::decay_t<decltype(bounds.lo)>;
     with_constant<kGradients>(call.gradient, [&](auto gradient) {
-      constexpr Gradient rule = recorded_rule(rule_of(decltype(gradient)::value, 1));
-      run(NumberForwardOp<rule, has_lo, has_hi, E, V>{{}, bounds, keys});
+      constexpr BitFormat format = format_of(decltype(gradient)::value, 1);
+      run(NumberForwardOp<format, has_lo, has_hi, E, V>{{}, bounds, keys});
     });
   });
 }
@@ -95,8 +94,7 @@ struct PairValuesOp : Op<TensorValues<2>, E, 0> {
   template <typename V>
   CLAMPGRAD_RULE void operator()(const V (&in)[2], V (&out)[1]) const {
     const auto self = compared<E>(in[0]), other = compared<E>(in[1]);
-    out[0] =
-        chosen<skips_nan, E>(in, takes_self(self, other, larger, skips_nan, tie_takes_last));
+    out[0] = chosen<skips_nan, E>(in, takes_self(self, other, larger, skips_nan, tie_takes_last));
   }
 };
 
@@ -147,12 +145,11 @@ struct TripleValuesOp : Op<TensorValues<3>, E, 0> {
 
 template <typename E, typename F>
 void with_op(const TensorValues<3>& call, const F& run) {
-  with_constant<2>(call.tie_takes_last, [&](auto last) {
-    run(TripleValuesOp<decltype(last)::value, E>());
-  });
+  with_constant<2>(
+      call.tie_takes_last, [&](auto last) { run(TripleValuesOp<decltype(last)::value, E>()); });
 }
 
-template <Gradient rule, typename E>
+template <BitFormat format, typename E>
 struct TripleForwardOp : Op<TensorForward<3>, E, 3> {
   int differentiated;
 
@@ -161,15 +158,15 @@ struct TripleForwardOp : Op<TensorForward<3>, E, 3> {
     const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
     out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
     const auto result = compared<E>(out[0]);
-    triple_bits<rule>(triple_masks<rule>(x, lo, hi, result, differentiated), bits);
+    triple_bits<format>(triple_masks<format>(x, lo, hi, result, differentiated), bits);
   }
 };
 
 template <typename E, typename F>
 void with_op(const TensorForward<3>& call, const F& run) {
   with_constant<kGradients>(call.gradient, [&](auto gradient) {
-    constexpr Gradient rule = recorded_rule(rule_of(decltype(gradient)::value, 3));
-    run(TripleForwardOp<rule, E>{{}, call.differentiated});
+    constexpr BitFormat format = format_of(decltype(gradient)::value, 3);
+    run(TripleForwardOp<format, E>{{}, call.differentiated});
   });
 }
 

@@ -71,7 +71,7 @@ CLAMPGRAD_RULE void share(V g, const PairMasks<Mask<V>>& at, Shares& out) {
   out[1] = select(at.other, part, zero);
 }
 
-template <Gradient rule, bool variant, typename M>
+template <RuleName rule, bool variant, typename M>
 CLAMPGRAD_RULE PairMasks<M> masks_in(
     Rule<2, rule, variant>, const M (&bits)[2], bool takes_larger) {
   const M self = bits[0], other = bits[1];
