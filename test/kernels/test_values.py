@@ -29,7 +29,8 @@ BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 PATTERNS = torch.arange(-(2**15), 2**15, dtype=torch.int16)
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 6.0, 1e-40, -1e-40, 6e-8, math.inf, -math.inf, 3e38, -6.5e4, 0.1)
 PAIRS = ("maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max")
-SETS = {"AVX512": ["avx2", "default"], "AVX2": ["default"]}
+SET = torch.backends.cpu.get_cpu_capability()  # without one, ATen's kernels keep NaNs, too
+LOWER = {"AVX512": ["avx2", "default"], "AVX2": ["default"]}.get(SET, [])
 
 
 def every(dtype):
@@ -178,7 +179,7 @@ def is_ours(call, of=clampgrad, x=NAN):
 @pytest.mark.parametrize("call", CALLS)
 def test_our_kernel_runs(call):
     assert is_ours(call)
-    assert not is_ours(call, torch)
+    assert not is_ours(call, torch) or SET == "DEFAULT"
     with torch.no_grad():
         assert is_ours(call, x=NAN.clone().requires_grad_())
     with torch.inference_mode():
@@ -194,7 +195,7 @@ def test_a_pinned_program_gains_it_too(call):
         assert is_ours(call, torch)
         with torch.no_grad():
             assert is_ours(call, torch, NAN.clone().requires_grad_())
-    assert not is_ours(call, torch)
+    assert not is_ours(call, torch) or SET == "DEFAULT"
 
 
 class Seen(TorchDispatchMode):
@@ -303,9 +304,7 @@ def test_out_is_resized_as_by_aten():
 
 
 @pytest.mark.skipif("ATEN_CPU_CAPABILITY" in os.environ, reason="it runs this very file")
-@pytest.mark.parametrize(
-    "lower", slow_after(1, SETS.get(torch.backends.cpu.get_cpu_capability(), []))
-)
+@pytest.mark.parametrize("lower", slow_after(1, LOWER))
 def test_lower_instruction_sets(lower):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     done = run(*command, env={**os.environ, "ATEN_CPU_CAPABILITY": lower})

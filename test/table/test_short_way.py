@@ -1,5 +1,5 @@
-"""Converted modules and activations call the kernel at once if the tensor is plain and only autograd
-sees the call. Every other call goes through what looks at it first."""
+"""Converted modules and activations call the kernel at once if the tensor is plain and only
+autograd sees the call. Every other call goes through what looks at it first."""
 
 import pytest
 import torch

@@ -186,6 +186,32 @@ struct WithFloats : ElementHere<T> {
 #endif
   }
 };
+
+// 16-bit numbers with as few masks as can be: keys are counted from an infinity, so that NaNs,
+// which lie beyond it, wrap around to the other side.
+template <typename T>
+struct WithFewMasks : ElementHere<T> {
+#if CLAMPGRAD_VECTOR_BYTES == 64
+  // The sign is shifted.
+  template <typename V, typename K = typename ElementHere<T>::template Key<V>>
+  static CLAMPGRAD_HOST_DEVICE K key(V x) {
+    const K sign = K(x) >> 15;
+    return K(((K(x) & int16_t(0x7fff)) ^ sign) - sign);
+  }
+#endif
+  template <bool has_lo, bool has_hi, typename V, typename K>
+  static CLAMPGRAD_HOST_DEVICE V
+  clamp(V value, K key, Mask<K>, const Bounds<V>& values, const Bounds<K>& keys) {
+    constexpr uint16_t lowest = ElementOf<T>::infinity ^ 0x8000; // an integer, as K has it
+    if constexpr (has_lo) {
+      value = select(lt(K(V(key) + lowest), K(V(keys.lo) + lowest)), values.lo, value);
+    }
+    if constexpr (has_hi) {
+      value = select(lt(K(lowest - V(key)), K(lowest - V(keys.hi))), values.hi, value);
+    }
+    return value;
+  }
+};
 #endif
 
 #if CLAMPGRAD_VECTOR_BYTES == 64
@@ -200,28 +226,6 @@ struct WithMax : ElementHere<T> {
   }
 };
 
-// 16-bit numbers with as few masks as can be: a comparison is unsigned and counted from an
-// infinity, beyond which NaNs lie, and the sign is shifted.
-template <typename T>
-struct WithFewMasks : ElementHere<T> {
-  template <typename V, typename K = typename ElementHere<T>::template Key<V>>
-  static CLAMPGRAD_HOST_DEVICE K key(V x) {
-    const K sign = K(x) >> 15;
-    return K(((K(x) & int16_t(0x7fff)) ^ sign) - sign);
-  }
-  template <bool has_lo, bool has_hi, typename V, typename K>
-  static CLAMPGRAD_HOST_DEVICE V
-  clamp(V value, K key, Mask<K>, const Bounds<V>& values, const Bounds<K>& keys) {
-    constexpr uint16_t infinity = ElementOf<T>::infinity;
-    if constexpr (has_lo) {
-      value = select(lt(V(V(key) + infinity), V(V(keys.lo) + infinity)), values.lo, value);
-    }
-    if constexpr (has_hi) {
-      value = select(lt(V(infinity - V(key)), V(infinity - V(keys.hi))), values.hi, value);
-    }
-    return value;
-  }
-};
 #endif
 
 } // namespace
@@ -249,8 +253,9 @@ Loop<T, Call> loop() {
       return loop_of<std::conditional_t<sizeof(T) == 2, Short, Real>, T, Call>();
     }
 #elif CLAMPGRAD_VECTOR_BYTES == 32
-    if constexpr (is_bfloat16) {
-      return loop_of<WithFloats<T>, T, Call>();
+    if constexpr (sizeof(T) == 2) {
+      using E = std::conditional_t<is_bfloat16, WithFloats<T>, WithFewMasks<T>>;
+      return loop_of<E, T, Call>();
     }
 #endif
   }
