@@ -78,8 +78,7 @@ Tensor compute_rows(const Call& call, const Tensor& out, at::TensorList args) {
 
 } // namespace
 
-// ---- Whether a kernel of ours computes it
-// --------------------------------------------------------
+// ---- Whether a kernel of ours computes it ------------------------------------------------------
 
 bool values::is_unobserved() {
   return !flushes_subnormals() && !at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
@@ -110,8 +109,7 @@ bool values::is_writable(const Tensor& out, at::ScalarType dtype) {
       (!out.is_inference() || c10::InferenceMode::is_enabled());
 }
 
-// ---- By our kernel
-// -------------------------------------------------------------------------------
+// ---- By our kernel -----------------------------------------------------------------------------
 
 Tensor values::compute(
     const Tensor& out, const Tensor& self, const Number& min, const Number& max) {
@@ -139,8 +137,7 @@ Tensor values::compute(const Tensor& out, Extremum op, const Tensor& self, const
   return compute_rows(TensorValues<2>{op, last}, out, {self, other});
 }
 
-// ---- By our kernel or ATen's
-// ---------------------------------------------------------------------
+// ---- By our kernel or ATen's -------------------------------------------------------------------
 
 Tensor values::extremum(Extremum op, const Tensor& self, const Tensor& other) {
   return are_computable(self, other) ? compute({}, op, self, other)

@@ -13,8 +13,7 @@
 
 namespace clampgrad::values {
 
-// ---- Whether a kernel of ours computes it
-// --------------------------------------------------------
+// ---- Whether a kernel of ours computes it ------------------------------------------------------
 
 // Not where a profiler wants to see ATen's operator, nor where subnormal numbers are flushed: ATen
 // flushes them in some elements of a row and not in others.
@@ -51,9 +50,8 @@ bool are_computable_in(const at::Tensor& out, const at::Tensor& self, const Boun
       (any_tensor(fills, self) || (any_tensor(fills, bounds) || ...));
 }
 
-// ---- By our kernel
-// ------------------------------------------------------------------------------- The result is
-// written to `out`, if that is defined. They may be called where the above holds.
+// ---- By our kernel -----------------------------------------------------------------------------
+// The result is written to `out`, if that is defined. They may be called where the above holds.
 
 at::Tensor compute(
     const at::Tensor& out, const at::Tensor& self, const Number& min, const Number& max);
@@ -65,8 +63,7 @@ at::Tensor compute(
 at::Tensor compute(
     const at::Tensor& out, Extremum op, const at::Tensor& self, const at::Tensor& other);
 
-// ---- By our kernel or ATen's
-// ---------------------------------------------------------------------
+// ---- By our kernel or ATen's -------------------------------------------------------------------
 
 template <typename Bound>
 at::Tensor clamp(const at::Tensor& self, const Bound& min, const Bound& max) {
