@@ -9,6 +9,7 @@ import yaml
 
 BARS = yaml.safe_load(Path(__file__).with_name("bars.yaml").read_text())
 DTYPES = ("float32", "bfloat16")
+EVERY_DTYPE = (*DTYPES, "float16")
 USUAL = {"direction": "both", "threads": 1, "malloc": "fixed"}
 
 
@@ -21,12 +22,13 @@ def ratios(results, kind):
     """A line for every bar that these results can be held to."""
     for bar in BARS[kind]:
         key = {what: bar.get(what, usual) for what, usual in USUAL.items()}
-        unusual = [f"{what}: {key[what]}" for what in USUAL if what in bar]
-        for n, rival, dtype in product(bar["n"], bar["rivals"], DTYPES):
+        unusual = [f"{what}: {bar[what]}" for what in (*USUAL, "of") if what in bar]
+        for n, rival, dtype in product(bar["n"], bar["rivals"], EVERY_DTYPE):
             if dtype not in bar:
                 continue
             for row in blocks(results, group=bar["group"], n=n, dtype=dtype, **key):
-                ours, *_ = row["functions"].values()
+                first = next(iter(row["functions"]))
+                ours = row["functions"][bar.get("of", first)]
                 ratio = row["functions"][rival]["median"] / ours["median"]
                 missed = "  missed" if round(ratio, 2) < bar[dtype] else ""
                 what = ", ".join([bar["group"], f"N = {size(n)}", dtype, *unusual])

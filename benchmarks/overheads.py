@@ -28,10 +28,12 @@ from clampgrad import EXACT
 
 CALLS, ROUNDS, TURNS = 500, 40, 5
 x, constant = torch.zeros(1, requires_grad=True), torch.zeros(1)
+short = torch.zeros(2**14, dtype=torch.bfloat16)
 CASES = {
     "clamp": lambda: torch.clamp(x, 0, 1),
     "clamp and its backward": lambda: torch.autograd.grad(torch.clamp(x, 0, 1), x),
     "clamp, nothing recorded": lambda: torch.clamp(constant, 0, 1),
+    "the same of 2^14 in bfloat16": lambda: torch.clamp(short, 0, 1),
     "add, which is not pinned": lambda: torch.add(constant, 1),
 }
 

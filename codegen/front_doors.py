@@ -93,7 +93,10 @@ def operator_kernel(f: NativeFunction) -> str:
     else:
         name, convention = convention_of(f)
     if f.func.kind() is SchemaKind.out:
-        lines += [f"return {'front_door' if is_mixed(f) else 'at'}::{name}(out, {given});"]
+        door = f"{name}(out, {given})"
+        if is_extremum(f):
+            door = f"extremum_out(Extremum::{name.removesuffix('_out')}, out, {given})"
+        lines += [f"return front_door::{door};"]
     else:
         lines = [f"return {call_door(f, name, convention, given)};"]
     return "\n  ".join([f"{signature} {{", *lines]) + "\n}"

@@ -1,7 +1,7 @@
 """Real models with stock gradients, with pins, and converted: time of a step,
 what autograd saves, and the peak.
 
-    python -m lab.real_models [--device cuda] [--compiled] [--models WORD] --out FILE
+    python -m lab.real_models [--device cuda] [--compiled | --evaluated] [--models WORD] --out FILE
 
 transformers' T5 clamps the hidden states of every block in float16, with bounds that are Tensors;
 the MobileNets of timm have relu6, hardswish and hardsigmoid. A ResNet has bounds that are
@@ -13,6 +13,7 @@ On a CPU: small models, one thread, and digests that say where all gradients of 
 step are those of stock, to the bit. On a GPU: what is trained there, with tensor cores,
 where cuDNN adds in any order.
 
+With --evaluated, models in 16 bits evaluate on a CPU and record no gradient.
 With --compiled, Inductor compiles the beginnings of models, as whole ones take long.
 """
 
@@ -37,6 +38,8 @@ from benchmarks.memory import saved_bytes
 SETTINGS = ("stock", 'pin("installed")', 'pin("inclusive")', 'pin("joint")', "convert")
 # `relu` stands in the place of ReLU6: its backward needs nothing but the result.
 COMPILED_SETTINGS = ("stock", "relu", 'pin("joint")', "convert")
+EVALUATED_SETTINGS = ("stock", 'pin("joint")', "convert")
+KINDS = {"": SETTINGS, "compiled": COMPILED_SETTINGS, "evaluated": EVALUATED_SETTINGS}
 STEPS = {"cpu": 5, "cuda": 10}
 DATA = "a batch of 4 sequences of 64 tokens, or of 8 images of 96 x 96"
 
@@ -177,11 +180,62 @@ COMPILED_MODELS = {
 }
 
 
+class Clamped(nn.Module):
+    """ReLU6 as a program writes it that calls torch.clamp."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, x):
+        return x.clamp_(0, 6) if self.inplace else x.clamp(0, 6)
+
+
+# Modules, which `convert` reaches, and calls of torch.clamp, which a pin reaches.
+EVALUATED_MODELS = {
+    "mobilenetv2_100, bfloat16": nn.ReLU6,
+    "mobilenetv2_100 with torch.clamp, bfloat16": Clamped,
+}
+
+
+def pin_of(setting):
+    return clampgrad.pin(setting.split('"')[1]) if setting.startswith("pin") else nullcontext()
+
+
+def evaluated(setting, word=""):
+    """A row a model: its time, and a digest of its result."""
+    import timm
+
+    torch.set_num_threads(1)
+    for name, activation in EVALUATED_MODELS.items():
+        if word not in name:
+            continue
+        torch.manual_seed(0)
+        model = timm.create_model("mobilenetv2_100", num_classes=10, act_layer=activation)
+        model = model.to(torch.bfloat16, memory_format=torch.channels_last).eval()
+        images = torch.randn(8, 3, 96, 96).bfloat16().contiguous(memory_format=torch.channels_last)
+        if setting == "convert":
+            clampgrad.nn.convert(model, gradient="min_norm")
+        seconds = []
+        with torch.no_grad(), pin_of(setting):
+            for _ in range(10):
+                start = time.process_time()
+                result = model(images)
+                seconds.append(time.process_time() - start)
+        same = hashlib.sha256(result.float().numpy().tobytes()).hexdigest()[:16]
+        yield {
+            "setting": setting,
+            "model": name,
+            "milliseconds": 1e3 * min(seconds),
+            "result": same,
+        }
+
+
 def measured(setting, device, compiled, word=""):
     """A row a model with this word in its name."""
     torch.set_num_threads(1)
     torch.backends.cudnn.benchmark = True
-    pin = clampgrad.pin(setting.split('"')[1]) if setting.startswith("pin") else nullcontext()
+    pin = pin_of(setting)
     for name, make in (COMPILED_MODELS if compiled else MODELS)[device].items():
         if word not in name:
             continue
@@ -256,13 +310,13 @@ def peak_on_cpu(model, loss):
     return most
 
 
-def in_rounds(rounds, device, compiled, word):
+def in_rounds(rounds, device, kind, word):
     """Each setting in processes of its own, in turn: the medians of the times."""
     found = {}
     for _ in range(rounds):
-        for setting in COMPILED_SETTINGS if compiled else SETTINGS:
+        for setting in KINDS[kind]:
             command = [sys.executable, "-m", "lab.real_models", "--setting", setting]
-            command += ["--device", device, "--models", word] + ["--compiled"] * compiled
+            command += ["--device", device, "--models", word] + [f"--{kind}"] * bool(kind)
             *_, printed = subprocess.check_output(command).splitlines()  # after what torch prints
             for row in json.loads(printed):
                 found.setdefault((setting, row["model"]), []).append(row)
@@ -286,19 +340,22 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--setting", help="measure one, and print it")
     parser.add_argument("--models", default="", help="those with this word in their names")
-    parser.add_argument("--compiled", action="store_true", help="under torch.compile")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--compiled", action="store_true", help="under torch.compile")
+    kinds.add_argument("--evaluated", action="store_true", help="in 16 bits, without a gradient")
     options = parser.parse_args()
+    kind = "compiled" if options.compiled else "evaluated" if options.evaluated else ""
     if options.setting:
-        print(
-            json.dumps(
-                [*measured(options.setting, options.device, options.compiled, options.models)]
-            )
-        )
+        if options.evaluated:
+            rows = evaluated(options.setting, options.models)
+        else:
+            rows = measured(options.setting, options.device, options.compiled, options.models)
+        print(json.dumps([*rows]))
     else:
         header = {**records.here(options.device), "commit": records.commit()}
         header["versions"] = dict(versions())
         header |= {"data": DATA, "clock": "process_time"} if options.device == "cpu" else {}
-        rows = [*in_rounds(options.rounds, options.device, options.compiled, options.models)]
+        rows = [*in_rounds(options.rounds, options.device, kind, options.models)]
         if rows:
             records.write(options.out, rows, **header, rounds=options.rounds)
         else:

@@ -13,6 +13,18 @@ namespace clampgrad {
 // A bound that is a number, or none.
 using Number = std::optional<at::Scalar>;
 
+// An undefined Tensor is no bound.
+inline bool is_given(const at::Tensor& bound) {
+  return bound.defined();
+}
+inline bool is_given(const at::Scalar&) {
+  return true;
+}
+template <typename T>
+bool is_given(const std::optional<T>& bound) {
+  return bound && is_given(*bound);
+}
+
 // Whether it is made of a float that Dynamo makes a symbol because it changes: "zf0", as torch
 // spells it; test_compile_training.py notices another spelling. If nothing asks for its value,
 // torch up to 2.14 may keep it in the graph without a guard

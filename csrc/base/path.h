@@ -1,6 +1,8 @@
 #pragma once
 // Which of the two paths behind a front door a tensor takes (docs/architecture.md).
 
+#include "base/for_python.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -19,7 +21,7 @@ bool in_transform();
 bool in_functionalization();
 
 // A strided tensor of a backend with kernels here, while no tracer, level or mode is active.
-bool is_plain(const at::Tensor& self);
+CLAMPGRAD_FOR_PYTHON bool is_plain(const at::Tensor& self);
 
 // While it is excluded, no tensor is plain. torch.jit.trace records our operator and is invisible
 // to what runs inside: bits that a kernel saved there would be a constant of the trace. No kernel

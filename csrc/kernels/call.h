@@ -15,12 +15,24 @@
 namespace clampgrad {
 
 // ---- What to do ---------------------------------------------------------------------------------
-// A forward makes a result and bits; a backward makes gradients from a gradient and bits.
+// A forward makes a result and bits; a backward makes gradients from a gradient and bits. Where no
+// gradient is recorded, the CPU's kernels make values without bits.
 
-struct NumberForward {
+struct NumberValues {
   static constexpr int kIn = 1, kOut = 1;
   double lo, hi; // in the dtype; of 16 bits, the pattern: a double holds all exactly
   bool has_lo, has_hi;
+};
+
+// Of two or three Tensors, of 16 bits.
+template <size_t n>
+struct TensorValues {
+  static constexpr int kIn = n, kOut = 1;
+  Extremum op; // of two
+  bool tie_takes_last; // of +0 and -0, the argument that comes last
+};
+
+struct NumberForward : NumberValues {
   Gradient gradient;
 };
 
@@ -55,14 +67,14 @@ constexpr bool is_forward<Backward<n>> = false;
   _(NumberForward)                 \
   _(TensorForward<2>) _(TensorForward<3>) _(Backward<1>) _(Backward<2>) _(Backward<3>)
 
-// Elements that are walked together, n of each, and the bits that belong to them. Lane is void
-// where the dtype is known only at run time.
+// Elements that are walked together, n of each, and the bits that belong to them, if any. Lane is
+// void where the dtype is known only at run time.
 template <typename Call, typename Lane = void>
 struct Buffers {
   const Lane* in[Call::kIn];
   int64_t period[Call::kIn]; // in words, for the CPU: Note [Repeated inputs]
   Lane* out[Call::kOut]; // null if it is not wanted; may be an input
-  std::conditional_t<is_forward<Call>, uint64_t, const uint64_t>* bits;
+  std::conditional_t<is_forward<Call>, uint64_t, const uint64_t>* bits; // null for values
   int64_t n;
 };
 

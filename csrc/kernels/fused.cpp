@@ -1,13 +1,12 @@
 #include "kernels/fused.h"
 
 #include "Kernels.h"
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/best_loop.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/dim_order.h"
 #include "kernels/rules/conventions.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Version.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bitwise_right_shift.h>
 
@@ -18,23 +17,6 @@ namespace clampgrad {
 using at::Tensor;
 
 namespace {
-
-// ---- Which loop runs ---------------------------------------------------------------------------
-
-// For the instruction set that ATen uses here (the variable ATEN_CPU_CAPABILITY can lower it).
-template <typename T, typename Call>
-Loop<T, Call> best_loop() {
-#if defined(__x86_64__)
-  const auto capability = at::get_cpu_capability();
-  if (capability == "AVX512") {
-    return avx512::loop<T, Call>();
-  }
-  if (capability == "AVX2") {
-    return avx2::loop<T, Call>();
-  }
-#endif
-  return baseline::loop<T, Call>();
-}
 
 // Puts the inputs into `memory` and runs. They have the shape of the result, which lies in this
 // order. The kernel is that of the device: base/path.cpp takes tensors of other devices elsewhere.
@@ -65,7 +47,7 @@ void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers
     memory.period[k] = words(from[k].period);
   }
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
-    static const auto loop = best_loop<scalar_t, Call>();
+    static const auto loop = cpu::best_loop<scalar_t, Call>();
     const auto s = lanes_of<Lane<scalar_t>>(memory);
     cpu::in_threads(words(s.n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
   });
@@ -75,9 +57,8 @@ void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers
 
 // ---- Forward ------------------------------------------------------------------------------------
 
-NumberForward number_forward(
-    const Tensor& self, const Number& min, const Number& max, Convention c) {
-  NumberForward call = {0, 0, min.has_value(), max.has_value(), c.gradient};
+NumberValues number_values(const Tensor& self, const Number& min, const Number& max) {
+  NumberValues call = {0, 0, min.has_value(), max.has_value()};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "clamp", [&] {
     const auto in_lane = [&](const Number& bound) {
       const auto number = bound ? in_dtype(bound, self)->to<scalar_t>() : scalar_t();

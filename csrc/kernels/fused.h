@@ -10,8 +10,7 @@
 namespace clampgrad {
 
 // The bounds are not NaN.
-NumberForward number_forward(
-    const at::Tensor& self, const Number& min, const Number& max, Convention c);
+NumberValues number_values(const at::Tensor& self, const Number& min, const Number& max);
 
 // Writes to `y`, which is dense and may be an input; returns the bits. One shape, dtype, device.
 template <typename Call>

@@ -91,19 +91,19 @@ Shares<n> shares(const Saved<n>& of) {
 // ---- One argument -------------------------------------------------------------------------------
 
 // number_masks() from the result y: Note [A result is enough].
-template <Gradient rule, bool has_lo, bool has_hi>
+template <BitFormat format, bool has_lo, bool has_hi>
 auto masks_of_result(
     const TensorValue& x, const composed::Bounds<TensorValue>& bounds, const TensorValue& y) {
   const TensorMask same = x == y;
-  if constexpr (is_pseudo(rule)) {
+  if constexpr (format == BitFormat::position) {
     const TensorMask outside = same ^ TensorMask(true);
     return composed::Position<TensorMask>{
         same,
         has_lo ? outside & (y == bounds.lo) : TensorMask(),
         has_hi ? outside & (y == bounds.hi) : TensorMask()};
   } else {
-    auto at = composed::number_masks<rule, has_lo, has_hi>(y, E::comparable(y), bounds, y);
-    if constexpr (kNumberRules[rule].tie || kNumberRules[rule].both) {
+    auto at = composed::number_masks<format, has_lo, has_hi>(y, E::comparable(y), bounds, y);
+    if constexpr (kNumberRules[format].tie || kNumberRules[format].both) {
       at.open = same & at.open;
     }
     return at;
@@ -125,16 +125,16 @@ Shares<1> shares(const NumberShares& of) {
   const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
   return with_rule<1>(of.convention, [&](auto of_convention) {
     using Rule = decltype(of_convention);
-    constexpr Gradient rule = Rule::rule;
+    constexpr BitFormat format = Rule::format;
     return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
       constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
       const bool from_result = result_is_kept() && !stays_unrounded(min, self.scalar_type()) &&
           !stays_unrounded(max, self.scalar_type()) &&
-          (!is_pseudo(rule) || !(has_lo && has_hi) || is_less(*min, *max));
+          (format != BitFormat::position || !(has_lo && has_hi) || is_less(*min, *max));
       return shares_at<Rule>(
           from_result
-              ? masks_of_result<rule, has_lo, has_hi>(x, bounds, y)
-              : composed::number_masks<rule, has_lo, has_hi>(x, E::comparable(x), bounds, y));
+              ? masks_of_result<format, has_lo, has_hi>(x, bounds, y)
+              : composed::number_masks<format, has_lo, has_hi>(x, E::comparable(x), bounds, y));
     });
   });
 }
@@ -181,8 +181,8 @@ Shares<3> shares(const ClampShares& of) {
   }));
   return with_rule<3>(of.convention, [&](auto rule) {
     using Rule = decltype(rule);
-    auto at = composed::triple_masks<Rule::recorded>(x, lo, hi, y, differentiated);
-    if constexpr (Rule::rule == Gradient::min_norm) {
+    auto at = composed::triple_masks<Rule::format>(x, lo, hi, y, differentiated);
+    if constexpr (Rule::rule == RuleName::min_norm) {
       if (differentiated == kX) { // between constants, the same in few operators
         at.x = lt(lo, x) & lt(x, hi);
       }

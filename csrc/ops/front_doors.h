@@ -1,27 +1,13 @@
 #pragma once
 // The front doors: calls from Python, C++, the dispatcher (the generated FrontDoors.cpp) and a pin
-// enter here first. If no gradient is to be recorded, they call the ATen operator.
+// enter here first. If no gradient is to be recorded, values.h returns what ATen's operator does.
 
 #include "base/bounds.h"
 #include "base/convention.h"
 #include "base/path.h"
-
-#include <ATen/ops/clamp_max.h>
-#include <ATen/ops/clamp_min.h>
+#include "ops/values.h"
 
 namespace clampgrad {
-
-// An undefined Tensor is no bound.
-inline bool is_given(const at::Tensor& bound) {
-  return bound.defined();
-}
-inline bool is_given(const at::Scalar&) {
-  return true;
-}
-template <typename T>
-bool is_given(const std::optional<T>& bound) {
-  return bound && is_given(*bound);
-}
 
 // Whether a gradient is to be recorded. False also where torch raises, so that it words the error.
 template <typename... Bounds>
@@ -75,22 +61,30 @@ at::Tensor extremum(
 // The bound is a Scalar or a Tensor.
 template <typename Bound>
 at::Tensor clamp_min(const at::Tensor& self, const Bound& min, Convention c) {
-  return is_recorded(self, min) ? clamp(self, min, other_bound(min), c) : at::clamp_min(self, min);
+  return is_recorded(self, min) ? clamp(self, min, other_bound(min), c)
+                                : values::clamp_min(self, min);
 }
 template <typename Bound>
 at::Tensor clamp_max(const at::Tensor& self, const Bound& max, Convention c) {
-  return is_recorded(self, max) ? clamp(self, other_bound(max), max, c) : at::clamp_max(self, max);
+  return is_recorded(self, max) ? clamp(self, other_bound(max), max, c)
+                                : values::clamp_max(self, max);
 }
 template <typename Bound>
 at::Tensor& clamp_min_(at::Tensor& self, const Bound& min, Convention c) {
   return is_recorded(self, min) ? clamp_(self, min, other_bound(min), c)
-                                : at::clamp_min_(self, min);
+                                : values::clamp_min_(self, min);
 }
 template <typename Bound>
 at::Tensor& clamp_max_(at::Tensor& self, const Bound& max, Convention c) {
   return is_recorded(self, max) ? clamp_(self, other_bound(max), max, c)
-                                : at::clamp_max_(self, max);
+                                : values::clamp_max_(self, max);
 }
+
+// With out=, nothing is recorded: these are those of values.h.
+using values::clamp_max_out;
+using values::clamp_min_out;
+using values::clamp_out;
+using values::extremum_out;
 
 } // namespace front_door
 } // namespace clampgrad

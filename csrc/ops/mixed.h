@@ -36,7 +36,7 @@ namespace front_door {
 template <typename Min, typename Max>
 at::Tensor clamp(const at::Tensor& self, const Min& min, const Max& max, Convention c) {
   if (!is_recorded(self, min, max)) {
-    return at::clamp_max(at::clamp_min(self, min), max);
+    return values::clamp_max(values::clamp_min(self, min), max);
   }
   if (!mixed_at_once(c.gradient)) {
     return clamp_max(clamp_min(self, min, c), max, c);
@@ -56,7 +56,7 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
     return clamp_(self, lo, hi, c);
   }
   if (!recorded) {
-    const auto result = at::clamp_max(at::clamp_min(self, min), max);
+    const auto result = values::clamp_max(values::clamp_min(self, min), max);
     check_fits(self, result);
     return self.copy_(result.to(self.scalar_type())); // see hand_over
   }
@@ -77,7 +77,7 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
 
 template <typename Min, typename Max>
 at::Tensor& clamp_out(at::Tensor& out, const at::Tensor& self, const Min& min, const Max& max) {
-  return at::clamp_max_out(out, at::clamp_min(self, min), max);
+  return values::clamp_max_out(out, values::clamp_min(self, min), max);
 }
 
 } // namespace front_door

@@ -46,7 +46,7 @@ using ClampNode = autograd::ClampRecordedBackward0;
 
 Tensor front_door::clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
   if (!is_recorded(self, min, max)) {
-    return at::clamp(self, min, max);
+    return values::clamp(self, min, max);
   }
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through(self, min, max);
@@ -56,7 +56,7 @@ Tensor front_door::clamp(const Tensor& self, const Number& min, const Number& ma
         kept(self), in_dtype(min, self), in_dtype(max, self), name_of(c.gradient), c.maximize);
   }
   const auto node = autograd::make_node<ClampNode>(self);
-  const auto call = number_forward(self, min, max, c);
+  const NumberForward call = {number_values(self, min, max), c.gradient};
   auto y = unseen([&] { return empty_result(self); });
   const auto bits = unseen([&] { return fused_forward(call, self, y); });
   return recorded(node, c, std::move(y), bits, [&] { return at::clamp(self, min, max); });
@@ -64,7 +64,7 @@ Tensor front_door::clamp(const Tensor& self, const Number& min, const Number& ma
 
 Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
   if (!is_recorded(self, min, max)) {
-    return at::clamp_(self, min, max);
+    return values::clamp_(self, min, max);
   }
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through_(self, min, max);
@@ -85,7 +85,7 @@ Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, C
     return hand_over(self, clamp(self, min, max, c));
   }
   const auto node = autograd::make_node<ClampNode>(self);
-  const auto call = number_forward(self, min, max, c);
+  const NumberForward call = {number_values(self, min, max), c.gradient};
   save(node, c, self, below_autograd([&] { return fused_forward(call, self, self); }));
   torch::autograd::increment_version(self);
   torch::autograd::rebase_history(self, node);

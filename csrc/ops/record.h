@@ -38,7 +38,7 @@ auto unseen(const Kernel& kernel) {
 template <typename Node>
 void save(const Node& node, Convention c, const at::Tensor& y, const at::Tensor& bits) {
   node->bits_ = torch::autograd::SavedVariable(bits, /*is_output=*/false);
-  node->gradient = name_of(c.gradient);
+  node->gradient = static_cast<int64_t>(c.gradient);
   node->maximize = c.maximize;
   node->dim_order = dim_order_of(y);
 }

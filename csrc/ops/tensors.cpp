@@ -72,7 +72,7 @@ Tensor fused(
       },
       args);
   if constexpr (n == 2) {
-    node->extremum = name_of(op);
+    node->extremum = static_cast<int64_t>(op);
   }
   const auto bits = unseen([&] { return fused_forward(call, args, y); });
   return recorded(node, c, y, bits, aten);
@@ -123,7 +123,7 @@ OptionalTensor kept(const OptionalTensor& bound) {
 Tensor front_door::clamp(
     const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
   if (!is_recorded(self, min, max)) {
-    return at::clamp(self, min, max);
+    return values::clamp(self, min, max);
   }
   auto y = fused_clamp(self, min, max, c, /*in_place=*/false);
   return y.defined() ? y
@@ -134,7 +134,7 @@ Tensor front_door::clamp(
 Tensor& front_door::clamp_(
     Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
   if (!is_recorded(self, min, max)) {
-    return at::clamp_(self, min, max);
+    return values::clamp_(self, min, max);
   }
   const auto has_tangent = [](const Tensor& t) { return t._fw_grad(0).defined(); };
   if (is_written_input(self) && !any_tensor(has_tangent, self) && !any_tensor(has_tangent, min) &&
@@ -153,7 +153,7 @@ Tensor& front_door::clamp_(
 Tensor front_door::extremum(
     Extremum op, const Tensor& self, const Tensor& other, Gradient gradient) {
   if (!any_may_need_gradient(self, other)) {
-    return aten_extremum(op, self, other);
+    return values::extremum(op, self, other);
   }
   const auto aten = [&] { return aten_extremum(op, self, other); };
   auto y = fused<2>({self, other}, {gradient, false}, /*in_place=*/false, aten, op);

@@ -83,9 +83,22 @@ struct Kernel<Result(Args...)> {
         return front_door(guarded(args)..., *c);
       }
       refuse_torchscript_autodiff();
+      if (is_computed_by_ours(args...)) {
+        return front_door(args..., *c);
+      }
     }
     return c ? Aten::redispatch(to_torchs_own(keys), guarded(args)...)
              : Aten::redispatch(to_torchs_own(keys), args...);
+  }
+
+  // Whether the front door calls no operator, where it records nothing.
+  template <typename... Bounds>
+  static bool is_computed_by_ours(const Tensor& self, const Bounds&... bounds) {
+    if constexpr (std::is_lvalue_reference_v<Result>) {
+      return values::are_computable_in(self, self, bounds...);
+    } else {
+      return values::are_computable(self, bounds...);
+    }
   }
 
   // No pin reaches a list of Tensors, which raises an error where a gradient is recorded.

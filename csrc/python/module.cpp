@@ -4,6 +4,7 @@
 // argument parser, which knows every kind of number, __torch_function__, and how to word an error.
 
 #include "base/bounds.h"
+#include "base/path.h"
 #include "clampgrad/clampgrad.h"
 #include "pin/pin.h"
 #include "python/signatures.h"
@@ -253,11 +254,45 @@ PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObj
   END_HANDLE_TH_ERRORS
 }
 
+// clamp_plain(input, min, max, inplace, gradient, maximize): a clamp between numbers where there is
+// nothing that the long way (activations.py) has to look at, and else None. It raises no error.
+PyObject* clamp_plain(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  constexpr Py_ssize_t kCount = 6;
+  PyObject* const maximize = count == kCount ? args[5] : Py_None;
+  if (!PyBool_Check(maximize) || !PyBool_Check(args[3]) || !THPVariable_CheckExact(args[0]) ||
+      at::impl::torch_function_mode_enabled() || !PyUnicode_Check(args[4])) {
+    Py_RETURN_NONE;
+  }
+  Arguments arguments = {};
+  arguments.self = THPVariable_Unpack(args[0]);
+  auto& [min, max] = arguments.bounds;
+  const auto known = gradient_named(text_of(args[4]));
+  if (!arguments.self.is_floating_point() || !is_plain(arguments.self) ||
+      !read_bound(args[1], min) || !read_bound(args[2], max) || min.tensor || max.tensor ||
+      (min.number && max.number && !(min.number->toDouble() <= max.number->toDouble())) || !known ||
+      (maximize == Py_True && !is_pseudo(*known))) {
+    Py_RETURN_NONE;
+  }
+  arguments.gradient = *known;
+  arguments.maximize = maximize == Py_True;
+  const bool in_place = args[3] == Py_True;
+  if (max.number) {
+    return finish(in_place ? &run<clamp_> : &run<clamp, clamp_out>, arguments);
+  }
+  return finish(in_place ? &run<clamp_min_> : &run<clamp_min, clamp_min_out>, arguments);
+  END_HANDLE_TH_ERRORS
+}
+
 // The C API has one type for functions, to which others are cast.
+template <typename Function>
+PyCFunction as_c_function(Function* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
 template <const Signature& s, Run run>
 PyMethodDef method() {
-  const auto function = reinterpret_cast<void (*)()>(&entry<s, run>);
-  return {s.name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL | METH_KEYWORDS, nullptr};
+  return {s.name, as_c_function(&entry<s, run>), METH_FASTCALL | METH_KEYWORDS, nullptr};
 }
 
 PyMethodDef methods[] = {
@@ -271,6 +306,7 @@ PyMethodDef methods[] = {
     method<signatures::minimum, run<minimum, minimum_out>>(),
     method<signatures::fmax, run<fmax, fmax_out>>(),
     method<signatures::fmin, run<fmin, fmin_out>>(),
+    {"clamp_plain", as_c_function(&clamp_plain), METH_FASTCALL, nullptr},
     {}};
 
 // ---- What python/clampgrad/_pin/state.py calls --------------------------------------------------

@@ -17,6 +17,11 @@ minimum: _Function
 fmax: _Function
 fmin: _Function
 
+# A clamp between numbers of a plain tensor of floats, outside of everything that looks on; or None.
+def clamp_plain(
+    input: object, min: object, max: object, inplace: object, gradient: object, maximize: object, /
+) -> Tensor | None: ...
+
 stamp: str  # buildtools/stamp.py
 
 # Pins (csrc/pin/pin.h). What is pinned is a name, as "with_grad, maximize",

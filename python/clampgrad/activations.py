@@ -7,8 +7,10 @@ torch's own function runs, whose gradient is 0 at a bound.
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from clampgrad._contract.table import CANONICAL, STRICT
+from clampgrad._implementation import clamp_plain
 from clampgrad.functional import Gradient, clamp, clamp_, clamp_min, clamp_min_
 
 __all__ = ["hardtanh", "relu", "relu6"]
@@ -44,6 +46,10 @@ def relu(
         >>> torch.autograd.grad(clampgrad.relu(x, gradient="half"), x)
         (tensor([0.5000]),)
     """
+    if not is_dynamo_compiling():
+        result = clamp_plain(input, 0, None, inplace, gradient, maximize)
+        if result is not None:
+            return result  # type: ignore[no-any-return]
     check_flag(inplace)
     if _is_for_torch(input, gradient, maximize):
         return F.relu(input, inplace)
@@ -69,6 +75,10 @@ def hardtanh(
             :func:`clampgrad.clamp` takes those.
         ValueError: `min_val` is greater than `max_val`.
     """
+    if not is_dynamo_compiling():
+        result = clamp_plain(input, min_val, max_val, inplace, gradient, maximize)
+        if result is not None:
+            return result  # type: ignore[no-any-return]
     check_flag(inplace)
     if isinstance(min_val, Tensor) or isinstance(max_val, Tensor):
         min_val, max_val = _number(min_val), _number(max_val)
@@ -91,6 +101,10 @@ def relu6(
 
     Arguments, result and errors are otherwise those of :func:`relu`.
     """
+    if not is_dynamo_compiling():
+        result = clamp_plain(input, 0, 6, inplace, gradient, maximize)
+        if result is not None:
+            return result  # type: ignore[no-any-return]
     check_flag(inplace)
     if _is_for_torch(input, gradient, maximize):
         return F.relu6(input, inplace)

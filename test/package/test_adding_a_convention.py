@@ -69,8 +69,8 @@ EDITS = {
         "\n// Those that are no derivatives", f" _(interval, {len(CONVENTIONS)})"
     ),
     "csrc/kernels/rules/triples.h": (
-        "  } else {\n    static_assert(rule == Gradient::min_norm,",
-        """  } else if constexpr (rule == Gradient::interval) {
+        "  } else {\n    static_assert(format == BitFormat::min_norm,",
+        """  } else if constexpr (format == BitFormat::interval) {
     const M wide = lt(lo, hi), number = x.number & lo.number & hi.number;
     const M of_lo = wide & lt(x, lo), of_hi = number & (le(hi, lo) | lt(hi, x));
     return Masks{M(wide & le(lo, x) & le(x, hi)), of_lo, of_hi, M(), M(), M()};

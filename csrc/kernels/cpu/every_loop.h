@@ -34,6 +34,14 @@ namespace clampgrad::CLAMPGRAD_INSTANCE {
   template Loop<c10::Half, Call> loop<c10::Half, Call>(); \
   template Loop<c10::BFloat16, Call> loop<c10::BFloat16, Call>();
 CLAMPGRAD_FOR_EACH_CALL(CLAMPGRAD_LOOPS)
+CLAMPGRAD_LOOPS(NumberValues)
+#undef CLAMPGRAD_LOOPS
+
+#define CLAMPGRAD_LOOPS(Call)                             \
+  template Loop<c10::Half, Call> loop<c10::Half, Call>(); \
+  template Loop<c10::BFloat16, Call> loop<c10::BFloat16, Call>();
+CLAMPGRAD_LOOPS(TensorValues<2>)
+CLAMPGRAD_LOOPS(TensorValues<3>)
 #undef CLAMPGRAD_LOOPS
 
 } // namespace clampgrad::CLAMPGRAD_INSTANCE

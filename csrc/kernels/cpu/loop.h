@@ -1,4 +1,5 @@
-// The loop over flat memory, by words of 64 elements. Comes after the rules and masks.h.
+// The loop over flat memory, by words of 64 elements. An Op without bits makes values alone. Comes
+// after the rules and masks.h.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
@@ -13,18 +14,24 @@ CLAMPGRAD_HOST_DEVICE void run_word(const Op& op, const BuffersOf<Op>& s, int64_
   using Call = typename Op::Call;
   using L = typename Op::E::Lane;
   using M = Mask<Vector<L>>;
-  std::conditional_t<is_forward<Call>, WordOf<M>, uint64_t> recorded[Op::kBits];
+  constexpr bool has_bits = Op::kBits > 0;
+  constexpr int room = has_bits ? Op::kBits : 1; // no array is empty
+  std::conditional_t<is_forward<Call>, WordOf<M>, uint64_t> recorded[room];
   if constexpr (!is_forward<Call>) {
     unrolled<Op::kBits>([&](int b) { recorded[b] = s.bits[b * stride]; });
   }
   for (int i = 0; i < kWord; i += lanes<L>) {
     Vector<L> in[Call::kIn], out[Call::kOut];
-    M bits[Op::kBits];
+    M bits[room];
     unrolled<Call::kIn>([&](int k) { in[k] = load(s.in[k] + i); });
     if constexpr (!is_forward<Call>) {
       unrolled<Op::kBits>([&](int b) { bits[b] = from_bits<M>(recorded[b], i); });
     }
-    op(in, bits, out);
+    if constexpr (has_bits) {
+      op(in, bits, out);
+    } else {
+      op(in, out);
+    }
     unrolled<Call::kOut>([&](int k) {
       if (Call::kOut == 1 || s.out[k]) {
         store(s.out[k] + i, out[k]);
@@ -59,7 +66,9 @@ C10_NOINLINE void foreach_whole_word(
       unrolled<Call::kOut>([&](int k) {
         here.out[k] = Call::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
       });
-      here.bits = s.bits + w + i;
+      if constexpr (Op::kBits > 0) {
+        here.bits = s.bits + w + i;
+      }
       run_word(op, here, stride);
     }
     w += count;
@@ -88,9 +97,11 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
   for (int k = 0; k < Call::kOut; ++k) {
     part.out[k] = s.out[k] ? out[k] : nullptr;
   }
-  part.bits = s.bits + full;
+  if constexpr (Op::kBits > 0) {
+    part.bits = s.bits + full;
+  }
   foreach_whole_word(part, 0, 1, stride, op);
-  if constexpr (is_forward<Call>) {
+  if constexpr (is_forward<Call> && Op::kBits > 0) {
     for (int b = 0; b < Op::kBits; ++b) { // bits beyond the end are 0
       part.bits[b * stride] &= (uint64_t{1} << (s.n - first)) - 1;
     }
@@ -126,6 +137,83 @@ struct ElementHere : ElementOf<T> {
   }
 };
 
+#if CLAMPGRAD_VECTOR_BYTES >= 32
+// A bfloat16 is the upper half of a float. Those of even lanes and those of odd ones are two
+// vectors of floats, whose maximum and minimum are one instruction each, and one of the arguments
+// to the bit: nothing is rounded.
+template <typename T>
+struct WithFloats : ElementHere<T> {
+  static_assert(std::is_same_v<T, c10::BFloat16>);
+  using Floats = Vector<float>;
+  using Pairs = Vector<uint32_t>;
+
+  template <bool has_lo, bool has_hi, typename V, typename K>
+  static CLAMPGRAD_HOST_DEVICE V
+  clamp(V value, K, Mask<K>, const Bounds<V>& values, const Bounds<K>& keys) {
+    // Where lo > hi, the value of lo is hi, and of two zeros x would stay: from infinity, none
+    // does.
+    const V infinite = V() + ElementOf<T>::infinity;
+    const V lo = has_lo && has_hi ? select(lt(keys.hi, keys.lo), infinite, values.lo) : values.lo;
+    const Bounds<Floats> bounds = {odd(lo), odd(values.hi)};
+    const auto clamped = [&](Floats x) {
+      const Floats raised = has_lo ? maximum(x, bounds.lo) : x;
+      return reinterpret_cast<Pairs>(has_hi ? minimum(raised, bounds.hi) : raised);
+    };
+    return reinterpret_cast<V>(clamped(even(value)) >> 16 | clamped(odd(value)));
+  }
+
+ private:
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE Floats even(V x) {
+    return reinterpret_cast<Floats>(reinterpret_cast<Pairs>(x) << 16);
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE Floats odd(V x) {
+    return reinterpret_cast<Floats>(reinterpret_cast<Pairs>(x) & 0xffff0000u);
+  }
+  static CLAMPGRAD_HOST_DEVICE Floats maximum(Floats a, Floats b) {
+#if CLAMPGRAD_VECTOR_BYTES == 64
+    return larger_at_once(a, b);
+#else
+    return larger(a, b);
+#endif
+  }
+  static CLAMPGRAD_HOST_DEVICE Floats minimum(Floats a, Floats b) {
+#if CLAMPGRAD_VECTOR_BYTES == 64
+    return lesser_at_once(a, b);
+#else
+    return lesser(a, b);
+#endif
+  }
+};
+
+// 16-bit numbers with as few masks as can be: keys are counted from an infinity, so that NaNs,
+// which lie beyond it, wrap around to the other side.
+template <typename T>
+struct WithFewMasks : ElementHere<T> {
+#if CLAMPGRAD_VECTOR_BYTES == 64
+  // The sign is shifted.
+  template <typename V, typename K = typename ElementHere<T>::template Key<V>>
+  static CLAMPGRAD_HOST_DEVICE K key(V x) {
+    const K sign = K(x) >> 15;
+    return K(((K(x) & int16_t(0x7fff)) ^ sign) - sign);
+  }
+#endif
+  template <bool has_lo, bool has_hi, typename V, typename K>
+  static CLAMPGRAD_HOST_DEVICE V
+  clamp(V value, K key, Mask<K>, const Bounds<V>& values, const Bounds<K>& keys) {
+    constexpr uint16_t lowest = ElementOf<T>::infinity ^ 0x8000; // an integer, as K has it
+    if constexpr (has_lo) {
+      value = select(lt(K(V(key) + lowest), K(V(keys.lo) + lowest)), values.lo, value);
+    }
+    if constexpr (has_hi) {
+      value = select(lt(K(lowest - V(key)), K(lowest - V(keys.hi))), values.hi, value);
+    }
+    return value;
+  }
+};
+#endif
+
 #if CLAMPGRAD_VECTOR_BYTES == 64
 // For floats, a clamp takes the maximum and the minimum at once: Note [vmaxps].
 template <typename T>
@@ -138,28 +226,6 @@ struct WithMax : ElementHere<T> {
   }
 };
 
-// 16-bit numbers with as few masks as can be: a comparison is unsigned and counted from an
-// infinity, beyond which NaNs lie, and the sign is shifted.
-template <typename T>
-struct WithFewMasks : ElementHere<T> {
-  template <typename V, typename K = typename ElementHere<T>::template Key<V>>
-  static CLAMPGRAD_HOST_DEVICE K key(V x) {
-    const K sign = K(x) >> 15;
-    return K(((K(x) & int16_t(0x7fff)) ^ sign) - sign);
-  }
-  template <bool has_lo, bool has_hi, typename V, typename K>
-  static CLAMPGRAD_HOST_DEVICE V
-  clamp(V value, K key, Mask<K>, const Bounds<V>& values, const Bounds<K>& keys) {
-    constexpr uint16_t infinity = ElementOf<T>::infinity;
-    if constexpr (has_lo) {
-      value = select(lt(V(V(key) + infinity), V(V(keys.lo) + infinity)), values.lo, value);
-    }
-    if constexpr (has_hi) {
-      value = select(lt(V(infinity - V(key)), V(infinity - V(keys.hi))), values.hi, value);
-    }
-    return value;
-  }
-};
 #endif
 
 } // namespace
@@ -178,14 +244,21 @@ Loop<T, Call> loop_of() {
 
 template <typename T, typename Call>
 Loop<T, Call> loop() {
+  if constexpr (std::is_base_of_v<NumberValues, Call>) {
+    constexpr bool is_bfloat16 = std::is_same_v<T, c10::BFloat16>;
 #if CLAMPGRAD_VECTOR_BYTES == 64
-  if constexpr (std::is_same_v<Call, NumberForward>) {
     if (__builtin_cpu_is("amd")) {
-      using E = std::conditional_t<sizeof(T) == 2, WithFewMasks<T>, WithMax<T>>;
+      using Real = WithMax<T>;
+      using Short = std::conditional_t<is_bfloat16, WithFloats<T>, WithFewMasks<T>>;
+      return loop_of<std::conditional_t<sizeof(T) == 2, Short, Real>, T, Call>();
+    }
+#elif CLAMPGRAD_VECTOR_BYTES == 32
+    if constexpr (sizeof(T) == 2) {
+      using E = std::conditional_t<is_bfloat16, WithFloats<T>, WithFewMasks<T>>;
       return loop_of<E, T, Call>();
     }
-  }
 #endif
+  }
   return loop_of<ElementHere<T>, T, Call>();
 }
 

@@ -79,12 +79,12 @@ struct Packed {
   static CLAMPGRAD_HOST_DEVICE const Op& of(const Op& op) {
     return op;
   }
-  template <Gradient rule, bool has_lo, bool has_hi, typename E>
+  template <BitFormat format, bool has_lo, bool has_hi, typename E>
   static CLAMPGRAD_HOST_DEVICE auto of(
-      const NumberForwardOp<rule, has_lo, has_hi, E, uint16_t>& op) {
+      const NumberForwardOp<format, has_lo, has_hi, E, uint16_t>& op) {
     const auto both = [](uint16_t x) { return V::of(x, x); };
     const auto key = [&](float x) { return both(T(x).x); };
-    return NumberForwardOp<rule, has_lo, has_hi, E, V>{
+    return NumberForwardOp<format, has_lo, has_hi, E, V>{
         {}, {both(op.values.lo), both(op.values.hi)}, {key(op.keys.lo), key(op.keys.hi)}};
   }
 

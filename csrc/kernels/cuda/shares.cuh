@@ -99,7 +99,7 @@ template <typename E, size_t n, typename F>
 void with_table(const Backward<n>& call, const F& f) {
   if constexpr (n == 1) {
     if (bits_per_element(call.convention.gradient, n) == 1) {
-      f(BackwardOp<Rule<1, Gradient::min_norm, false>, E>{});
+      f(BackwardOp<Rule<1, RuleName::min_norm, false>, E>{});
     } else {
       f(LookUpShares<1, 2, E>{{}, table_of(call)});
     }

@@ -17,7 +17,7 @@ CLAMPGRAD_HOST_DEVICE int comparisons(
 }
 
 // Three numbers in every order, and NaN.
-template <Gradient rule>
+template <BitFormat format>
 TripleTable table_of(int differentiated) {
   TripleTable table = {};
   using E = Real<float>;
@@ -27,7 +27,7 @@ TripleTable table_of(int differentiated) {
     const auto kx = compared<E>(x), klo = compared<E>(lo), khi = compared<E>(hi);
     const auto y = compared<E>(clamped(x, lo, hi, kx, klo, khi));
     bool bits[3];
-    triple_bits<rule>(triple_masks<rule>(kx, klo, khi, y, differentiated), bits);
+    triple_bits<format>(triple_masks<format>(kx, klo, khi, y, differentiated), bits);
     for (int b = 0; b < 3; ++b) {
       table.bits[b] |= uint64_t{bits[b]} << comparisons(kx, klo, khi);
     }
@@ -37,7 +37,7 @@ TripleTable table_of(int differentiated) {
 
 inline TripleTable table_of(const TensorForward<3>& call) {
   return with_constant<kGradients>(call.gradient, [&](auto gradient) {
-    return table_of<recorded_rule(rule_of(decltype(gradient)::value, 3))>(call.differentiated);
+    return table_of<format_of(decltype(gradient)::value, 3)>(call.differentiated);
   });
 }
 

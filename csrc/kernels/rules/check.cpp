@@ -135,7 +135,7 @@ constexpr int first_wrong(
 
 template <bool has_lo, bool has_hi, Gradient gradient, bool maximize, size_t n, size_t count>
 constexpr int wrong_number(const Point<n> (&points)[count]) {
-  constexpr Gradient rule = rule_of(gradient, 1);
+  constexpr RuleName rule = rule_of(gradient, 1);
   using R = Rule<1, rule, maximize && is_directed(rule)>;
   const auto holds = [](const Point<n>& point, int) {
     const float x = point.at[0];
@@ -144,8 +144,8 @@ constexpr int wrong_number(const Point<n> (&points)[count]) {
         has_hi ? static_cast<float>(point.at[n - 1]) : 0};
     bool bits[R::bits] = {};
     float y[1] = {};
-    NumberForwardOp<R::recorded, has_lo, has_hi, E, float>{{}, bounds, bounds}({x}, bits, y);
-    const auto masks = number_masks<rule, has_lo, has_hi>(x, E::comparable(x), bounds, y[0]);
+    NumberForwardOp<R::format, has_lo, has_hi, E, float>{{}, bounds, bounds}({x}, bits, y);
+    const auto masks = number_masks<R::format, has_lo, has_hi>(x, E::comparable(x), bounds, y[0]);
     return agrees<R>(masks, bits, false, [&](size_t, float g) {
       if constexpr (is_pseudo(gradient)) {
         return share_of(g, x, y[0], gradient, maximize);
@@ -159,7 +159,7 @@ constexpr int wrong_number(const Point<n> (&points)[count]) {
 
 template <Extremum op, Gradient gradient, bool maximize, size_t count>
 constexpr int wrong_pair(const Point<2> (&points)[count]) {
-  constexpr Gradient rule = rule_of(gradient, 2);
+  constexpr RuleName rule = rule_of(gradient, 2);
   constexpr bool pseudo = is_pseudo(gradient), larger = takes_larger(op), skips = skips_nan(op);
   using R = Rule<2, rule, pseudo ? maximize && is_directed(rule) : nan_to_both(op, gradient)>;
   const auto holds = [](const Point<2>& point, int differentiated) {
@@ -184,14 +184,14 @@ constexpr int wrong_pair(const Point<2> (&points)[count]) {
 
 template <Gradient gradient, bool maximize, size_t count>
 constexpr int wrong_triple(const Point<3> (&points)[count]) {
-  constexpr Gradient rule = rule_of(gradient, 3);
+  constexpr RuleName rule = rule_of(gradient, 3);
   using R = Rule<3, rule, maximize && is_directed(rule)>;
   const auto holds = [](const Point<3>& point, int differentiated) {
     const float x = point.at[0], lo = point.at[1], hi = point.at[2];
     bool bits[3] = {};
     float y[1] = {};
-    TripleForwardOp<R::recorded, E>{{}, differentiated}({x, lo, hi}, bits, y);
-    const auto masks = triple_masks<R::recorded>(
+    TripleForwardOp<R::format, E>{{}, differentiated}({x, lo, hi}, bits, y);
+    const auto masks = triple_masks<R::format>(
         compared<E>(x), compared<E>(lo), compared<E>(hi), compared<E>(y[0]), differentiated);
     return is_same(y[0], result_of(point)) && agrees<R>(masks, bits, false, [&](size_t k, float g) {
              return share_of<gradient, maximize>(g, point, y[0], k, differentiated);

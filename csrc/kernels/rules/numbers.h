@@ -37,19 +37,20 @@ CLAMPGRAD_RULE Mask<K> between(K x, const Bounds<K>& b) {
 // The Position of x for a pseudo-gradient, else NumberMasks. K is a key, which is compared in place
 // of a number and counts where `comparable` (Real and Short in element.h). `result` is the key of
 // clamp's result; only a pseudo-gradient reads it.
-template <Gradient rule, bool has_lo, bool has_hi, typename K>
+template <BitFormat format, bool has_lo, bool has_hi, typename K>
 CLAMPGRAD_RULE auto number_masks(K x, Mask<K> comparable, const Bounds<K>& b, const K& result) {
   using M = Mask<K>;
-  constexpr NumberRule of = kNumberRules[rule];
-  constexpr bool is_open = of.tie == 0; // the interval in which g passes
-  if constexpr (is_pseudo(rule)) {
+  if constexpr (format == BitFormat::position) {
     return Position<M>{
         M(comparable & eq(x, result)),
         M(comparable & lt(x, result)),
         M(comparable & lt(result, x))};
-  } else if constexpr (is_open && has_lo && has_hi && of.both == 0) {
+  } else if constexpr (
+      has_lo && has_hi && kNumberRules[format].tie == 0 && kNumberRules[format].both == 0) {
     return NumberMasks<M>{between(x, b), M(), M()};
   } else {
+    constexpr NumberRule of = kNumberRules[format];
+    constexpr bool is_open = of.tie == 0; // the interval in which g passes
     // With two bounds, a NaN fails one of the comparisons: compared as a float it fails both, and
     // as a 16-bit key it lies beyond all numbers. With one bound it has to be masked.
     M open = has_lo && has_hi ? everywhere<M>() : comparable, at_lo = M(), at_hi = M();
@@ -90,16 +91,16 @@ template <typename Rule, typename E, typename V, typename Shares>
 CLAMPGRAD_RULE void share(V g, const Position<Mask<V>>& at, Shares& out) {
   const auto& above = Rule::maximize ? at.below : at.above;
   const auto& below = Rule::maximize ? at.above : at.below;
-  if constexpr (Rule::rule == Gradient::with_grad) {
+  if constexpr (Rule::rule == RuleName::with_grad) {
     const auto key = E::key(g);
     const auto none = KeyOf<E, V>();
     const Mask<V> falls = le(none, key), rises = le(key, none);
     const Mask<V> passes = at.inside | (E::comparable(g) & ((above & falls) | (below & rises)));
     out[0] = E::pseudo_gradient(passes, g, V());
-  } else if constexpr (Rule::rule == Gradient::restoring) {
+  } else if constexpr (Rule::rule == RuleName::restoring) {
     out[0] = E::pseudo_gradient(at.inside, g, E::template sign<V>(above, below));
   } else {
-    static_assert(Rule::rule == Gradient::straight_through);
+    static_assert(Rule::rule == RuleName::straight_through);
     out[0] = g;
   }
 }
@@ -126,7 +127,7 @@ CLAMPGRAD_RULE void number_bits(const Position<M>& at, M (&bits)[2]) {
 }
 
 // Masks with the same shares as those of number_masks().
-template <Gradient rule, bool maximize, typename M, size_t n>
+template <RuleName rule, bool maximize, typename M, size_t n>
 CLAMPGRAD_RULE auto masks_in(Rule<1, rule, maximize>, const M (&bits)[n], bool) {
   if constexpr (is_pseudo(rule)) {
     const M above = bits[0] & bits[1];

@@ -12,13 +12,24 @@ struct Op {
   static constexpr int kBits = bits; // of one element
 };
 
-template <Gradient rule, bool has_lo, bool has_hi, typename E, typename V>
-struct NumberForwardOp : Op<NumberForward, E, bits_per_element(rule, 1)> {
+template <bool has_lo, bool has_hi, typename E, typename V>
+struct NumberValuesOp : Op<NumberValues, E, 0> {
+  Bounds<V> values;
+  Bounds<KeyOf<E, V>> keys;
+
+  CLAMPGRAD_RULE void operator()(const V (&in)[1], V (&out)[1]) const {
+    out[0] =
+        E::template clamp<has_lo, has_hi>(in[0], E::key(in[0]), E::comparable(in[0]), values, keys);
+  }
+};
+
+template <BitFormat format, bool has_lo, bool has_hi, typename E, typename V>
+struct NumberForwardOp : Op<NumberForward, E, bits_per_element(format, 1)> {
   Bounds<V> values;
   Bounds<KeyOf<E, V>> keys;
 
   CLAMPGRAD_RULE void operator()(
-      const V (&in)[1], Mask<V> (&bits)[bits_per_element(rule, 1)], V (&out)[1]) const {
+      const V (&in)[1], Mask<V> (&bits)[bits_per_element(format, 1)], V (&out)[1]) const {
     const auto key = E::key(in[0]);
     const auto comparable = E::comparable(in[0]);
     out[0] = E::template clamp<has_lo, has_hi>(in[0], key, comparable, values, keys);
@@ -28,12 +39,13 @@ struct NumberForwardOp : Op<NumberForward, E, bits_per_element(rule, 1)> {
     } else {
       result = clamp_value<has_lo, has_hi>(key, key, comparable, keys, keys);
     }
-    number_bits(number_masks<rule, has_lo, has_hi>(key, comparable, keys, result), bits);
+    number_bits(number_masks<format, has_lo, has_hi>(key, comparable, keys, result), bits);
   }
 };
 
+// f(Constant<has_lo>(), Constant<has_hi>(), the bounds, their keys).
 template <typename E, typename F>
-void with_op(const NumberForward& call, const F& run) {
+void with_bounds_of(const NumberValues& call, const F& f) {
   using L = typename E::Lane;
   using V = decltype(splat(L()));
   Bounds<V> bounds = {splat(static_cast<L>(call.lo)), splat(static_cast<L>(call.hi))};
@@ -42,11 +54,58 @@ void with_op(const NumberForward& call, const F& run) {
   if (call.has_hi) {
     bounds.lo = select(lt(keys.hi, keys.lo), bounds.hi, bounds.lo);
   }
-  with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) {
+  with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) { return f(lo, hi, bounds, keys); });
+}
+
+template <typename E, typename F>
+void with_op(const NumberValues& call, const F& run) {
+  with_bounds_of<E>(call, [&](auto lo, auto hi, const auto& bounds, const auto& keys) {
     constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
+    using V = std::decay_t<decltype(bounds.lo)>;
+    run(NumberValuesOp<has_lo, has_hi, E, V>{{}, bounds, keys});
+  });
+}
+
+template <typename E, typename F>
+void with_op(const NumberForward& call, const F& run) {
+  with_bounds_of<E>(call, [&](auto lo, auto hi, const auto& bounds, const auto& keys) {
+    constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
+    using V = std::decay_t<decltype(bounds.lo)>;
     with_constant<kGradients>(call.gradient, [&](auto gradient) {
-      constexpr Gradient rule = recorded_rule(rule_of(decltype(gradient)::value, 1));
-      run(NumberForwardOp<rule, has_lo, has_hi, E, V>{{}, bounds, keys});
+      constexpr BitFormat format = format_of(decltype(gradient)::value, 1);
+      run(NumberForwardOp<format, has_lo, has_hi, E, V>{{}, bounds, keys});
+    });
+  });
+}
+
+// Which of the two, and for fmax what the C library makes of it.
+template <bool skips_nan, typename E, typename V>
+CLAMPGRAD_RULE V chosen(const V (&in)[2], Mask<KeyOf<E, V>> takes_self) {
+  const V one = select(takes_self, in[0], in[1]);
+  if constexpr (skips_nan) {
+    return E::fmax(in, one);
+  } else {
+    return one;
+  }
+}
+
+template <bool larger, bool skips_nan, bool tie_takes_last, typename E>
+struct PairValuesOp : Op<TensorValues<2>, E, 0> {
+  template <typename V>
+  CLAMPGRAD_RULE void operator()(const V (&in)[2], V (&out)[1]) const {
+    const auto self = compared<E>(in[0]), other = compared<E>(in[1]);
+    out[0] = chosen<skips_nan, E>(in, takes_self(self, other, larger, skips_nan, tie_takes_last));
+  }
+};
+
+template <typename E, typename F>
+void with_op(const TensorValues<2>& call, const F& run) {
+  with_constant<2>(takes_larger(call.op), [&](auto larger) {
+    with_constant<2>(skips_nan(call.op), [&](auto skips) {
+      with_constant<2>(call.tie_takes_last, [&](auto last) {
+        constexpr bool is_larger = decltype(larger)::value, skips_nan = decltype(skips)::value;
+        run(PairValuesOp<is_larger, skips_nan, decltype(last)::value, E>());
+      });
     });
   });
 }
@@ -59,10 +118,7 @@ struct PairForwardOp : Op<TensorForward<2>, E, 2> {
   CLAMPGRAD_RULE void operator()(const V (&in)[2], Mask<V> (&bits)[2], V (&out)[1]) const {
     const auto self = compared<E>(in[0]), other = compared<E>(in[1]);
     const auto pair = pair_masks(self, other, rule, takes_larger, skips_nan);
-    out[0] = select(pair.takes_self, in[0], in[1]);
-    if constexpr (skips_nan) {
-      out[0] = E::fmax(in, out[0]);
-    }
+    out[0] = chosen<skips_nan, E>(in, pair.takes_self);
     bits[0] = pair.self;
     bits[1] = pair.other;
   }
@@ -78,7 +134,22 @@ void with_op(const TensorForward<2>& call, const F& run) {
   });
 }
 
-template <Gradient rule, typename E>
+template <bool tie_takes_last, typename E>
+struct TripleValuesOp : Op<TensorValues<3>, E, 0> {
+  template <typename V>
+  CLAMPGRAD_RULE void operator()(const V (&in)[3], V (&out)[1]) const {
+    const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
+    out[0] = clamped<tie_takes_last>(in[0], in[1], in[2], x, lo, hi);
+  }
+};
+
+template <typename E, typename F>
+void with_op(const TensorValues<3>& call, const F& run) {
+  with_constant<2>(
+      call.tie_takes_last, [&](auto last) { run(TripleValuesOp<decltype(last)::value, E>()); });
+}
+
+template <BitFormat format, typename E>
 struct TripleForwardOp : Op<TensorForward<3>, E, 3> {
   int differentiated;
 
@@ -87,15 +158,15 @@ struct TripleForwardOp : Op<TensorForward<3>, E, 3> {
     const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
     out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
     const auto result = compared<E>(out[0]);
-    triple_bits<rule>(triple_masks<rule>(x, lo, hi, result, differentiated), bits);
+    triple_bits<format>(triple_masks<format>(x, lo, hi, result, differentiated), bits);
   }
 };
 
 template <typename E, typename F>
 void with_op(const TensorForward<3>& call, const F& run) {
   with_constant<kGradients>(call.gradient, [&](auto gradient) {
-    constexpr Gradient rule = recorded_rule(rule_of(decltype(gradient)::value, 3));
-    run(TripleForwardOp<rule, E>{{}, call.differentiated});
+    constexpr BitFormat format = format_of(decltype(gradient)::value, 3);
+    run(TripleForwardOp<format, E>{{}, call.differentiated});
   });
 }
 

@@ -12,6 +12,21 @@ struct PairMasks {
   M takes_self = {};
 };
 
+// Where the result is self. Of two numbers that are equal it is self, or the other: this decides
+// between +0 and -0.
+template <typename K>
+CLAMPGRAD_RULE Mask<K> takes_self(
+    const Compared<K>& self,
+    const Compared<K>& other,
+    bool takes_larger,
+    bool skips_nan,
+    bool tie_takes_other = false) {
+  const auto& larger = takes_larger ? self : other;
+  const auto& smaller = takes_larger ? other : self;
+  const auto wins = tie_takes_other ? lt(smaller, larger) : le(smaller, larger);
+  return Mask<K>(wins | negate<Mask<K>>(skips_nan ? other.number : self.number));
+}
+
 template <typename K>
 CLAMPGRAD_RULE PairMasks<Mask<K>> pair_masks(
     const Compared<K>& self,
@@ -27,20 +42,18 @@ CLAMPGRAD_RULE PairMasks<Mask<K>> pair_masks(
   M to_self = select(broadcast<M>(rule.tie != 0), wins_or_ties, wins);
   M to_other = select(broadcast<M>(rule.tie & kOther), loses_or_ties, loses);
   M nan = negate<M>(wins_or_ties | loses_or_ties);
-  M takes_self = M(wins_or_ties | negate<M>(self.number));
   if (skips_nan) {
     const M other_nan = negate<M>(other.number);
     nan = M(other_nan & negate<M>(self.number));
     to_self = M(to_self | (other_nan & self.number));
     to_other = M(to_other | (other.number & negate<M>(self.number)));
-    takes_self = M(wins_or_ties | other_nan);
   }
   return {
       M(to_self | (nan & broadcast<M>(rule.nan != 0))), // no rule gives it to `other` alone
       M(to_other | (nan & broadcast<M>(rule.nan & kOther))),
       M(eq(self, other) & broadcast<M>(rule.tie == kBoth)),
       takes_larger,
-      takes_self};
+      takes_self(self, other, takes_larger, skips_nan)};
 }
 
 // Under a pseudo-gradient, self is the result where it has a share, else beyond the bound.
@@ -58,7 +71,7 @@ CLAMPGRAD_RULE void share(V g, const PairMasks<Mask<V>>& at, Shares& out) {
   out[1] = select(at.other, part, zero);
 }
 
-template <Gradient rule, bool variant, typename M>
+template <RuleName rule, bool variant, typename M>
 CLAMPGRAD_RULE PairMasks<M> masks_in(
     Rule<2, rule, variant>, const M (&bits)[2], bool takes_larger) {
   const M self = bits[0], other = bits[1];

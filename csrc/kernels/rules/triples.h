@@ -13,13 +13,17 @@ struct TripleMasks {
   M halved_x = {}, halved_lo = {}, halved_hi = {};
 };
 
-// torch.clamp of three Tensors: a NaN among them is the result, and hi wins where lo > hi.
-template <typename V, typename K>
+// torch.clamp of three Tensors: a NaN among them is the result, and hi wins where lo > hi. Of equal
+// numbers it is the first or the last: this decides between +0 and -0.
+template <bool tie_takes_last = false, typename V, typename K>
 CLAMPGRAD_RULE V
 clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Compared<K>& khi) {
   using M = Mask<K>;
-  const M raised = lt(kx, klo);
-  const M lowered = select(raised, lt(khi, klo), lt(khi, kx));
+  const auto is_beyond = [](const Compared<K>& a, const Compared<K>& b) {
+    return M(tie_takes_last ? le(a, b) : lt(a, b));
+  };
+  const M raised = is_beyond(kx, klo);
+  const M lowered = select(raised, is_beyond(khi, klo), is_beyond(khi, kx));
   V y = select(raised, lo, x);
   y = select(lowered, hi, y);
   y = select(khi.number, y, hi);
@@ -40,7 +44,7 @@ struct PseudoMasks {
 
 // PseudoMasks for a pseudo-gradient, else TripleMasks. `result` is the key of clamped(); only a
 // pseudo-gradient reads it. `differentiated` has a bit per argument.
-template <Gradient rule, typename K>
+template <BitFormat format, typename K>
 CLAMPGRAD_RULE auto triple_masks(
     const Compared<K>& x,
     const Compared<K>& lo,
@@ -49,7 +53,7 @@ CLAMPGRAD_RULE auto triple_masks(
     int differentiated) {
   using M = Mask<K>;
   using Masks = TripleMasks<M>;
-  if constexpr (is_pseudo(rule)) {
+  if constexpr (format == BitFormat::position) {
     const M below = lt(x, result), above = lt(result, x);
     const M tie = eq(lo, hi) & broadcast<M>((differentiated & kLo) && (differentiated & kHi));
     const M halved = M(below & tie);
@@ -58,9 +62,9 @@ CLAMPGRAD_RULE auto triple_masks(
         M((below & lt(lo, hi)) | halved),
         M(above | (below & lt(hi, lo)) | halved),
         halved};
-  } else if constexpr (rule == Gradient::inclusive) {
+  } else if constexpr (format == BitFormat::inclusive) {
     return Masks{M(le(lo, x) & le(x, hi)), M(lt(x, lo) & lt(lo, hi)), M(lt(hi, x) | lt(hi, lo))};
-  } else if constexpr (rule == Gradient::joint) {
+  } else if constexpr (format == BitFormat::joint) {
     const M ordered = lt(lo, hi), crossed = lt(hi, lo), apart = le(lo, hi);
     const M under = lt(x, lo), over = lt(hi, x);
     const M at_lo = M(eq(x, lo) & ordered), at_hi = M(eq(x, hi) & ordered);
@@ -74,7 +78,7 @@ CLAMPGRAD_RULE auto triple_masks(
         M(at_lo | at_hi),
         at_lo,
         at_hi};
-  } else if constexpr (rule == Gradient::half) {
+  } else if constexpr (format == BitFormat::half) {
     const M number = x.number & lo.number & hi.number;
     const M raised = lt(x, lo);
     const Compared<K> inner = {larger(x.key, lo.key), x.comparable, x.number};
@@ -88,7 +92,7 @@ CLAMPGRAD_RULE auto triple_masks(
         M(),
         eq(x, lo)};
   } else {
-    static_assert(rule == Gradient::min_norm, "a convention has no rule for three Tensors");
+    static_assert(format == BitFormat::min_norm, "a convention has no rule for three Tensors");
     const M number = x.number & lo.number & hi.number;
     const M at_x = le(lo, x) & le(x, hi), at_lo = le(x, lo) & le(lo, hi);
     const M at_hi = number & (le(hi, x) | le(hi, lo));
@@ -137,17 +141,17 @@ CLAMPGRAD_RULE void share(V g, const PseudoMasks<Mask<V>>& at, Shares& out) {
 // the lowest: where x lies, and which bounds also get a share. 0 NaN; 1 inside; 2 below, lo; 3
 // below, hi; 4 below, both; 5 below, none; 6 above, hi.
 
-template <Gradient rule, typename M>
+template <BitFormat format, typename M>
 CLAMPGRAD_RULE void triple_bits(const TripleMasks<M>& at, M (&bits)[3]) {
   bits[0] = at.x;
   bits[1] = at.lo;
   bits[2] = at.hi;
-  if constexpr (rule == Gradient::joint) { // two that get all of g are a case of their own
+  if constexpr (format == BitFormat::joint) { // two that get all of g are a case of their own
     bits[1] = M(at.lo | at.halved_lo | (at.x & at.hi));
     bits[2] = M(at.hi | at.halved_hi);
   }
 }
-template <Gradient rule, typename M>
+template <BitFormat format, typename M>
 CLAMPGRAD_RULE void triple_bits(const PseudoMasks<M>& at, M (&bits)[3]) {
   const M to_one = M(at.x.below & (at.lo ^ at.hi));
   bits[0] = M(at.x.inside | (at.x.below & negate<M>(at.lo)));
@@ -156,7 +160,7 @@ CLAMPGRAD_RULE void triple_bits(const PseudoMasks<M>& at, M (&bits)[3]) {
 }
 
 // Masks with the same shares as those of triple_masks().
-template <Gradient rule, bool maximize, typename M>
+template <RuleName rule, bool maximize, typename M>
 CLAMPGRAD_RULE auto masks_in(Rule<3, rule, maximize>, const M (&bits)[3], bool) {
   const M x = bits[0], lo = bits[1], hi = bits[2];
   if constexpr (is_pseudo(rule)) {
@@ -164,11 +168,11 @@ CLAMPGRAD_RULE auto masks_in(Rule<3, rule, maximize>, const M (&bits)[3], bool) 
     const M to_lo = M(below & negate<M>(x)), halved = M(to_lo & hi);
     return PseudoMasks<M>{
         {M(x & negate<M>(lo | hi)), below, above}, to_lo, M(above | (x & lo) | halved), halved};
-  } else if constexpr (rule == Gradient::half) { // all three: 1/4, 1/4, 1/2
+  } else if constexpr (rule == RuleName::half) { // all three: 1/4, 1/4, 1/2
     return TripleMasks<M>{x, lo, hi, M((x | lo) & hi), M(), M(x & lo)};
   } else {
     const M all = x & lo & hi, several = M((x & lo) | (x & hi) | (lo & hi));
-    if constexpr (rule == Gradient::joint) { // all three: x is NaN, lo > hi: g to x and hi
+    if constexpr (rule == RuleName::joint) { // all three: x is NaN, lo > hi: g to x and hi
       return TripleMasks<M>{x, M(lo ^ all), hi, M(several ^ all)};
     } else {
       return TripleMasks<M>{x, lo, hi, several, all};

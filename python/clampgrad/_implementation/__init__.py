@@ -80,5 +80,12 @@ torch.ops.clampgrad._registered_by = functions
 
 globals().update({f: getattr(functions, f) for f in FUNCTIONS})
 
+
+def clamp_nothing(*_: object) -> None:
+    """What the portable implementation has for `clamp_plain`: every call goes the long way."""
+
+
+clamp_plain: Callable[..., Any] = getattr(functions, "clamp_plain", clamp_nothing)
+
 # The functions that people call, which the portable implementation hands to subclasses.
 PUBLIC: dict[str, Callable[..., Any]] = getattr(functions, "PUBLIC", {})

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clampgrad._contract.table import CANONICAL, STRICT
+from clampgrad._implementation import clamp_plain
 from clampgrad._torch.modules import (
     REACHED,
     bind_forward_again,
@@ -72,6 +73,13 @@ class Instead:
         if isinstance(module, nn.ReLU) and torch.compiler.is_compiling():
             return F.relu(input, module.inplace)
         return ours(module, input, module.inplace, self.gradient)
+
+    def plain(self, module: Any, input: Tensor) -> Tensor | None:
+        if isinstance(module, nn.ReLU):
+            return clamp_plain(input, 0, None, module.inplace, self.gradient, False)
+        return clamp_plain(
+            input, module.min_val, module.max_val, module.inplace, self.gradient, False
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Instead, (self.gradient, self.fewer_bytes)

@@ -5,8 +5,10 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_dynamo_compiling
 
 from clampgrad._contract.table import CANONICAL
+from clampgrad._implementation import clamp_plain
 from clampgrad._torch.after_import import when_imported
 from clampgrad.activations import check_flag, hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
@@ -128,6 +130,10 @@ class ReLU(Named, nn.ReLU):
         self._name(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
+        if not is_dynamo_compiling():
+            result = clamp_plain(input, 0, None, self.inplace, self.gradient, self.maximize)
+            if result is not None:
+                return result  # type: ignore[no-any-return]
         return relu(input, self.inplace, **self._keywords(input))
 
 
@@ -149,6 +155,12 @@ class Hardtanh(Named, nn.Hardtanh):
         self._name(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
+        if not is_dynamo_compiling():
+            result = clamp_plain(
+                input, self.min_val, self.max_val, self.inplace, self.gradient, self.maximize
+            )
+            if result is not None:
+                return result  # type: ignore[no-any-return]
         return hardtanh(input, self.min_val, self.max_val, self.inplace, **self._keywords(input))
 
 
@@ -164,6 +176,10 @@ class ReLU6(Named, nn.ReLU6):
         self._name(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
+        if not is_dynamo_compiling():
+            result = clamp_plain(input, 0, 6, self.inplace, self.gradient, self.maximize)
+            if result is not None:
+                return result  # type: ignore[no-any-return]
         return relu6(input, self.inplace, **self._keywords(input))
 
 
