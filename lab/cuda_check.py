@@ -83,7 +83,9 @@ def instructions_per_byte(sass: str) -> dict[str, float]:
         )
         if "Places" in name:  # of three Tensors, x may be the only one; a gradient is that of a sum
             loads = 0 if "BackwardOp" in name else stores
-        counts[name] = len(texts) / (16 * (stores + loads))
+        element = {"d": 8, "f": 4, "t": 2}[re.search("op_kernelI(.)", name)[1]]
+        bits = sum("SHFL.IDX" in text for text in texts) * 2 / element  # which a backward shuffles
+        counts[name] = len(texts) / (16 * (stores + loads) + bits)
     return counts
 
 

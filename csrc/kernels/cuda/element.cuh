@@ -10,7 +10,7 @@ CLAMPGRAD_HOST_DEVICE Lane splat(Lane value) {
   return value;
 }
 
-// ---- Masks in a word, and a pair of 16-bit numbers -------------------------------------------------------------------
+// ---- Masks in a word, and a pair of 16-bit numbers ----------------------------------------------
 
 // What a rule needs of masks and of values: Note [One rule for a value, a vector and a Tensor].
 // A mask has 16 equal bits for each of two numbers, or one bit for each of 32 elements.

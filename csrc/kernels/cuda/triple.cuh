@@ -35,6 +35,52 @@ CLAMPGRAD_HOST_DEVICE Ordered larger(const Ordered& a, const Ordered& b) {
   return select(lt(a, b), b, a);
 }
 
+// A float whose masks are words: as bools, six for each element are more than a GPU holds.
+struct FloatWord {
+  uint32_t bits = 0;
+};
+__device__ __forceinline__ WordMask eq(FloatWord a, FloatWord b) {
+  return WordMask(cuda::eq1(a.bits, b.bits));
+}
+__device__ __forceinline__ WordMask le(FloatWord a, FloatWord b) {
+  return WordMask(cuda::le1(a.bits, b.bits));
+}
+CLAMPGRAD_HOST_DEVICE FloatWord select(WordMask mask, FloatWord a, FloatWord b) {
+  return select_bits(mask, a, b);
+}
+
+struct FloatInWord : ElementHere<float> {
+  struct Register {
+    using V = FloatWord;
+    using Mask = WordMask;
+    static constexpr int kLanes = 1;
+
+    static CLAMPGRAD_HOST_DEVICE V joined(const float (&lanes)[1]) {
+      V word;
+      std::memcpy(&word, lanes, sizeof(word));
+      return word;
+    }
+    static CLAMPGRAD_HOST_DEVICE float lane(V word, int) {
+      float x;
+      std::memcpy(&x, &word, sizeof(x));
+      return x;
+    }
+    static CLAMPGRAD_HOST_DEVICE bool bit(WordMask recorded, int) {
+      return (recorded.bits & 1u) != 0;
+    }
+    template <typename Op>
+    static CLAMPGRAD_HOST_DEVICE const Op& of(const Op& op) {
+      return op;
+    }
+    static CLAMPGRAD_HOST_DEVICE uint32_t at(int row, int i, WordMask recorded) {
+      return recorded.bits & 1u << (8 * row + i);
+    }
+    static CLAMPGRAD_HOST_DEVICE uint32_t gathered(uint32_t bits) {
+      return bits;
+    }
+  };
+};
+
 template <typename E>
 struct CompareTriple : Op<TensorForward<3>, E, 3> {
   Gradient rule;
@@ -63,16 +109,16 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
     const WordMask x = x_lo | lo_x | x_hi | hi_x, lo = x_lo | lo_x | lo_hi | hi_lo;
     const WordMask hi = x_hi | hi_x | lo_hi | hi_lo;
     apply_rule<0>(
-        compared_number(x, {{x, x_lo, x_hi}, {x, lo_x, hi_x}, 0}),
-        compared_number(lo, {{lo_x, lo, lo_hi}, {x_lo, lo, hi_lo}, 1}),
-        compared_number(hi, {{hi_x, hi_lo, hi}, {x_hi, lo_hi, hi}, 2}),
+        argument(x, {{x, x_lo, x_hi}, {x, lo_x, hi_x}, 0}),
+        argument(lo, {{lo_x, lo, lo_hi}, {x_lo, lo, hi_lo}, 1}),
+        argument(hi, {{hi_x, hi_lo, hi}, {x_hi, lo_hi, hi}, 2}),
         bits);
   }
 
  private:
   using Argument = Compared<Ordered>;
 
-  static CLAMPGRAD_HOST_DEVICE Argument compared_number(WordMask number, const Ordered& key) {
+  static CLAMPGRAD_HOST_DEVICE Argument argument(WordMask number, const Ordered& key) {
     return {key, everywhere<WordMask>(), number};
   }
   template <int first>
@@ -98,8 +144,10 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
 };
 
 template <typename E>
-CompareTriple<E> compare_triple(const TensorForward<3>& call) {
-  return {{}, recorded_rule(rule_of(call.gradient, 3)), call.differentiated};
+auto compare_triple(const TensorForward<3>& call) {
+  using Here = std::conditional_t<std::is_same_v<E, ElementHere<float>>, FloatInWord, E>;
+  const Gradient rule = recorded_rule(rule_of(call.gradient, 3));
+  return CompareTriple<Here>{{}, rule, call.differentiated};
 }
 
 } // namespace
