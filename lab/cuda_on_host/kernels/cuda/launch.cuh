@@ -80,6 +80,9 @@ inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
   }
   return chosen;
 }
+inline uint32_t __umulhi(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(uint64_t{a} * b >> 32);
+}
 inline uint32_t __ballot_sync(unsigned, bool value) {
   const uint32_t* const all = warp::exchange(value);
   uint32_t word = 0;
