@@ -1,6 +1,6 @@
 #pragma once
-// Instructions for two 16-bit numbers at once, or a float, which lie in one register by their bits.
-// In masks, all bits of a number are set, or none.
+// Instructions for two 16-bit numbers at once, which lie in one register. In masks, all 16 bits of
+// a number are set, or none.
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -66,18 +66,6 @@ __device__ __forceinline__ uint32_t mul2(uint32_t a, float b) {
   } else {
     return bits_of(__hmul2(two<T>(a), __float2bfloat162_rn(b)));
   }
-}
-
-// Of floats. Written in PTX, because of a bool the compiler makes a predicate, and it has seven.
-__device__ __forceinline__ uint32_t eq1(uint32_t a, uint32_t b) {
-  uint32_t mask;
-  asm("set.eq.u32.f32 %0, %1, %2;" : "=r"(mask) : "f"(__uint_as_float(a)), "f"(__uint_as_float(b)));
-  return mask;
-}
-__device__ __forceinline__ uint32_t le1(uint32_t a, uint32_t b) {
-  uint32_t mask;
-  asm("set.le.u32.f32 %0, %1, %2;" : "=r"(mask) : "f"(__uint_as_float(a)), "f"(__uint_as_float(b)));
-  return mask;
 }
 
 // The mask that bits 7 and 31 say.

@@ -35,52 +35,6 @@ CLAMPGRAD_HOST_DEVICE Ordered larger(const Ordered& a, const Ordered& b) {
   return select(lt(a, b), b, a);
 }
 
-// A float whose masks are words: as bools, six for each element are more than a GPU holds.
-struct FloatWord {
-  uint32_t bits = 0;
-};
-__device__ __forceinline__ WordMask eq(FloatWord a, FloatWord b) {
-  return WordMask(cuda::eq1(a.bits, b.bits));
-}
-__device__ __forceinline__ WordMask le(FloatWord a, FloatWord b) {
-  return WordMask(cuda::le1(a.bits, b.bits));
-}
-CLAMPGRAD_HOST_DEVICE FloatWord select(WordMask mask, FloatWord a, FloatWord b) {
-  return select_bits(mask, a, b);
-}
-
-struct FloatInWord : ElementHere<float> {
-  struct Register {
-    using V = FloatWord;
-    using Mask = WordMask;
-    static constexpr int kLanes = 1;
-
-    static CLAMPGRAD_HOST_DEVICE V joined(const float (&lanes)[1]) {
-      V word;
-      std::memcpy(&word, lanes, sizeof(word));
-      return word;
-    }
-    static CLAMPGRAD_HOST_DEVICE float lane(V word, int) {
-      float x;
-      std::memcpy(&x, &word, sizeof(x));
-      return x;
-    }
-    static CLAMPGRAD_HOST_DEVICE bool bit(WordMask recorded, int) {
-      return (recorded.bits & 1u) != 0;
-    }
-    template <typename Op>
-    static CLAMPGRAD_HOST_DEVICE const Op& of(const Op& op) {
-      return op;
-    }
-    static CLAMPGRAD_HOST_DEVICE uint32_t at(int row, int i, WordMask recorded) {
-      return recorded.bits & 1u << (8 * row + i);
-    }
-    static CLAMPGRAD_HOST_DEVICE uint32_t gathered(uint32_t bits) {
-      return bits;
-    }
-  };
-};
-
 template <typename E>
 struct CompareTriple : Op<TensorForward<3>, E, 3> {
   Gradient rule;
@@ -93,7 +47,8 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
     const M lo_hi = le(lo, hi), hi_lo = le(hi, lo);
     // The result of clamped(), by the fewest comparisons: first of x and lo, then of that and hi.
     const V raised = select(M(lo_x | negate(x.number)), in[0], in[1]);
-    const M is_nan = negate(M(x_lo | lo_x)), is_low = select(lo_x, x_hi, lo_hi);
+    const M is_nan = negate(M(x_lo | lo_x));
+    const M is_low = M((lo_x & x_hi) | (negate(lo_x) & lo_hi)); // of bools, cheaper than select()
     out[0] = select(M(is_nan | is_low), raised, in[2]);
     const M all[] = {x_lo, lo_x, x_hi, hi_x, lo_hi, hi_lo};
     for (int m = 0; m < 6; ++m) {
@@ -144,10 +99,8 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
 };
 
 template <typename E>
-auto compare_triple(const TensorForward<3>& call) {
-  using Here = std::conditional_t<std::is_same_v<E, ElementHere<float>>, FloatInWord, E>;
-  const Gradient rule = recorded_rule(rule_of(call.gradient, 3));
-  return CompareTriple<Here>{{}, rule, call.differentiated};
+CompareTriple<E> compare_triple(const TensorForward<3>& call) {
+  return {{}, recorded_rule(rule_of(call.gradient, 3)), call.differentiated};
 }
 
 } // namespace

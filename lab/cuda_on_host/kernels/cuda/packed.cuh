@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 namespace clampgrad::cuda {
 
@@ -59,18 +58,6 @@ uint32_t min2(uint32_t a, uint32_t b) {
 template <typename T>
 uint32_t mul2(uint32_t a, float b) {
   return each_half([=](int h) { return T(number<T>(a, h) * b).x; });
-}
-
-inline float as_float(uint32_t bits) {
-  float x;
-  std::memcpy(&x, &bits, sizeof(x));
-  return x;
-}
-inline uint32_t eq1(uint32_t a, uint32_t b) {
-  return -uint32_t{as_float(a) == as_float(b)};
-}
-inline uint32_t le1(uint32_t a, uint32_t b) {
-  return -uint32_t{as_float(a) <= as_float(b)};
 }
 
 inline uint32_t signs2(uint32_t bytes) {
