@@ -10,22 +10,23 @@ CLAMPGRAD_HOST_DEVICE Lane splat(Lane value) {
   return value;
 }
 
-// ---- A pair of 16-bit numbers -------------------------------------------------------------------
+// ---- Masks in a word, and a pair of 16-bit numbers ----------------------------------------------
 
 // What a rule needs of masks and of values: Note [One rule for a value, a vector and a Tensor].
-struct PairMask {
+// A mask has 16 equal bits for each of two numbers, or one bit for each of 32 elements.
+struct WordMask {
   uint32_t bits = 0;
 
-  PairMask() = default;
-  explicit CLAMPGRAD_HOST_DEVICE PairMask(int64_t both) : bits(static_cast<uint32_t>(both)) {}
-  friend CLAMPGRAD_HOST_DEVICE PairMask operator&(PairMask a, PairMask b) {
-    return PairMask(a.bits & b.bits);
+  WordMask() = default;
+  explicit CLAMPGRAD_HOST_DEVICE WordMask(int64_t both) : bits(static_cast<uint32_t>(both)) {}
+  friend CLAMPGRAD_HOST_DEVICE WordMask operator&(WordMask a, WordMask b) {
+    return WordMask(a.bits & b.bits);
   }
-  friend CLAMPGRAD_HOST_DEVICE PairMask operator|(PairMask a, PairMask b) {
-    return PairMask(a.bits | b.bits);
+  friend CLAMPGRAD_HOST_DEVICE WordMask operator|(WordMask a, WordMask b) {
+    return WordMask(a.bits | b.bits);
   }
-  friend CLAMPGRAD_HOST_DEVICE PairMask operator^(PairMask a, PairMask b) {
-    return PairMask(a.bits ^ b.bits);
+  friend CLAMPGRAD_HOST_DEVICE WordMask operator^(WordMask a, WordMask b) {
+    return WordMask(a.bits ^ b.bits);
   }
 };
 
@@ -39,28 +40,28 @@ struct Pair {
 };
 
 template <typename T>
-__device__ __forceinline__ PairMask eq(Pair<T> a, Pair<T> b) {
-  return PairMask(cuda::eq2<T>(a.bits, b.bits));
+__device__ __forceinline__ WordMask eq(Pair<T> a, Pair<T> b) {
+  return WordMask(cuda::eq2<T>(a.bits, b.bits));
 }
 template <typename T>
-__device__ __forceinline__ PairMask lt(Pair<T> a, Pair<T> b) {
-  return PairMask(cuda::lt2<T>(a.bits, b.bits));
+__device__ __forceinline__ WordMask lt(Pair<T> a, Pair<T> b) {
+  return WordMask(cuda::lt2<T>(a.bits, b.bits));
 }
 template <typename T>
-__device__ __forceinline__ PairMask le(Pair<T> a, Pair<T> b) {
-  return PairMask(cuda::le2<T>(a.bits, b.bits));
+__device__ __forceinline__ WordMask le(Pair<T> a, Pair<T> b) {
+  return WordMask(cuda::le2<T>(a.bits, b.bits));
 }
 template <typename Bits>
-CLAMPGRAD_HOST_DEVICE Bits select_bits(PairMask mask, Bits a, Bits b) {
+CLAMPGRAD_HOST_DEVICE Bits select_bits(WordMask mask, Bits a, Bits b) {
   Bits chosen = a;
   chosen.bits = (mask.bits & a.bits) | (~mask.bits & b.bits);
   return chosen;
 }
-CLAMPGRAD_HOST_DEVICE PairMask select(PairMask mask, PairMask a, PairMask b) {
+CLAMPGRAD_HOST_DEVICE WordMask select(WordMask mask, WordMask a, WordMask b) {
   return select_bits(mask, a, b);
 }
 template <typename T>
-CLAMPGRAD_HOST_DEVICE Pair<T> select(PairMask mask, Pair<T> a, Pair<T> b) {
+CLAMPGRAD_HOST_DEVICE Pair<T> select(WordMask mask, Pair<T> a, Pair<T> b) {
   return select_bits(mask, a, b);
 }
 template <typename T>
@@ -105,11 +106,11 @@ struct AsFloat : ElementOf<T> {
   static CLAMPGRAD_HOST_DEVICE Pair<T> key(Pair<T> x) {
     return x;
   }
-  static __device__ __forceinline__ PairMask number(Pair<T> x) {
+  static __device__ __forceinline__ WordMask number(Pair<T> x) {
     return eq(x, x);
   }
-  static CLAMPGRAD_HOST_DEVICE PairMask comparable(Pair<T>) {
-    return everywhere<PairMask>();
+  static CLAMPGRAD_HOST_DEVICE WordMask comparable(Pair<T>) {
+    return everywhere<WordMask>();
   }
   static __device__ __forceinline__ Pair<T> halved(Pair<T> x) {
     return {cuda::mul2<T>(x.bits, 0.5f)};
@@ -151,7 +152,7 @@ struct ElementHere : std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementOf<T>
   }
   template <bool has_lo, bool has_hi>
   static __device__ __forceinline__ Pair<T> clamp(
-      Pair<T> x, Pair<T>, PairMask, const Bounds<Pair<T>>&, const Bounds<Pair<T>>& bounds) {
+      Pair<T> x, Pair<T>, WordMask, const Bounds<Pair<T>>&, const Bounds<Pair<T>>& bounds) {
     const Pair<T> raised = {has_lo ? cuda::max2<T>(x.bits, bounds.lo.bits) : x.bits};
     const Pair<T> clamped = {has_hi ? cuda::min2<T>(raised.bits, bounds.hi.bits) : raised.bits};
     return select(eq(x, x), clamped, x);

@@ -17,8 +17,6 @@ namespace clampgrad::cuda {
 
 // All inputs lie as the result does.
 struct Flat {
-  static constexpr int kRows = cuda::kRows; // of a tile
-
   template <typename T, int rows>
   __device__ __forceinline__ void load(
       const Tile<T, rows>& tile, const T* from, int, int row, Vector<T>& to) const {
@@ -31,33 +29,32 @@ struct Flat {
 
 struct Place {
   struct Dim {
-    uint32_t size, multiplier, shift, stride;
+    uint32_t minus_size, multiplier, shift, stride;
   };
   Dim dim[Layout::kDims]; // the innermost first
   int last = 0; // dimension
+  uint32_t last_stride = 0;
   int log_unit = 0; // an index counts so many elements, as a power of 2,
   uint32_t step = 0; // which lie at the same place, or one after the other
 
-  CLAMPGRAD_HOST_DEVICE int64_t of_index(uint32_t index) const {
+  __device__ __forceinline__ int64_t of_index(uint32_t index) const {
     uint64_t at = 0;
 #if defined(__CUDACC__)
 #pragma unroll // no array of parameters is then indexed by a variable, which would need a stack
 #endif
-    for (int d = 0; d < Layout::kDims; ++d) {
+    for (int d = 0; d < Layout::kDims - 1; ++d) {
       if (d == last) {
-        at += uint64_t{index} * dim[d].stride;
         break;
       }
       // The quotient of every index below 2^31. The multiplier is 2^(32 + shift) / size, rounded
       // up, and the power 2^(1 + shift) is the first that is not less than the size.
-      const auto outer =
-          static_cast<uint32_t>(uint64_t{index} * dim[d].multiplier >> 32) >> dim[d].shift;
-      at += uint64_t{index - outer * dim[d].size} * dim[d].stride;
+      const uint32_t outer = __umulhi(index, dim[d].multiplier) >> dim[d].shift;
+      at += uint64_t{index + outer * dim[d].minus_size} * dim[d].stride;
       index = outer;
     }
-    return static_cast<int64_t>(at);
+    return static_cast<int64_t>(at + uint64_t{index} * last_stride);
   }
-  CLAMPGRAD_HOST_DEVICE int64_t of_element(int64_t i) const {
+  __device__ __forceinline__ int64_t of_element(int64_t i) const {
     const auto in_unit = static_cast<uint32_t>(i) & ((1u << log_unit) - 1);
     return of_index(static_cast<uint32_t>(i >> log_unit)) + in_unit * step;
   }
@@ -83,8 +80,9 @@ inline Place place_in(const Layout& layout, int64_t unit) {
     }
     const auto multiplier = ((uint64_t{1} << (32 + shift)) + size - 1) / std::max(size, 1u);
     place.dim[++place.last] = {
-        size, static_cast<uint32_t>(multiplier), shift, static_cast<uint32_t>(stride)};
+        0 - size, static_cast<uint32_t>(multiplier), shift, static_cast<uint32_t>(stride)};
   }
+  place.last_stride = place.dim[place.last].stride;
   return place;
 }
 
@@ -101,14 +99,12 @@ inline bool has_vectors(const Layout& layout, int64_t elements, const void* memo
 
 template <size_t n>
 struct Places {
-  static constexpr int kRows = 2; // indices need registers, too
-
   Place of[n];
 
   template <typename T, int rows>
   __device__ __forceinline__ void load(
       const Tile<T, rows>& tile, const T* from, int k, int row, Vector<T>& to) const {
-    from += of[k].of_index(static_cast<uint32_t>(tile.at(row) / Row<T>::kVector));
+    from += of[k].of_index(tile.vector(row));
     if (of[k].step == 0) {
       const T value = *from;
       unrolled<Row<T>::kVector>([&](int i) { to.values[i] = value; });

@@ -12,6 +12,16 @@ namespace clampgrad::cuda {
 template <typename Op>
 using Words = uint32_t[Op::kBits];
 
+// What an Op computes with.
+template <typename Op>
+using Register = typename Op::E::Register;
+
+// What it reads or records of an element, a mask each: the bits, or what makes them.
+template <typename Op>
+constexpr int kMasks = std::is_same_v<typename Op::Call, TensorForward<3>> ? 6 : Op::kBits;
+template <typename Op>
+using Recorded = uint32_t[kMasks<Op>];
+
 // The words of bit b. A word of 64 is two of 32: the machine is little endian.
 template <typename Op, typename T>
 __device__ __forceinline__ auto* words_of(const Buffers<typename Op::Call, T>& s, int b) {
@@ -20,7 +30,7 @@ __device__ __forceinline__ auto* words_of(const Buffers<typename Op::Call, T>& s
 }
 template <typename Op, typename T>
 __device__ __forceinline__ void load_bits(
-    const Buffers<typename Op::Call, T>& s, bool has_word, int64_t word, Words<Op>& to) {
+    const Buffers<typename Op::Call, T>& s, bool has_word, int64_t word, Recorded<Op>& to) {
   if constexpr (!is_forward<typename Op::Call>) {
     unrolled<Op::kBits>([&](int b) { to[b] = has_word ? words_of<Op>(s, b)[word] : 0; });
   }
@@ -37,14 +47,14 @@ __device__ __forceinline__ void store_bits(
   }
 }
 
-// What an Op computes with, and what it records: a comparison's result, or what a table says.
 template <typename Op>
-using Register = typename Op::E::Register;
-template <typename Op>
-using Recorded = std::conditional_t<
-    std::is_same_v<typename Op::Call, TensorForward<3>>,
-    typename Register<Op>::Bit,
-    typename Register<Op>::Mask>;
+__device__ __forceinline__ void make_bits(const Op& op, const Recorded<Op>& from, Words<Op>& to) {
+  if constexpr (kMasks<Op> != Op::kBits) {
+    op.make_bits(from, to);
+  } else {
+    unrolled<Op::kBits>([&](int b) { to[b] = from[b]; });
+  }
+}
 
 template <int rows, typename T, typename Op>
 __device__ __forceinline__ void run_row(
@@ -53,26 +63,26 @@ __device__ __forceinline__ void run_row(
     const Tile<T, rows>& tile,
     int row,
     const Vector<T> (&in)[Op::Call::kIn],
-    Words<Op>& kept) {
+    Recorded<Op>& words) {
   using Call = typename Op::Call;
   using R = Register<Op>;
   using V = typename R::V;
   Vector<T> out[Call::kOut];
   Words<Op> bits = {};
   if constexpr (!is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { bits[b] = R::spread(tile.take_bits(kept[b], row)); });
+    unrolled<Op::kBits>([&](int b) { bits[b] = R::spread(tile.take_bits(words[b], row)); });
   }
   unrolled<Row<T>::kVector / R::kLanes>([&](int v) {
     const int i = v * R::kLanes;
     V from[Call::kIn], to[Call::kOut];
-    Recorded<Op> recorded[Op::kBits];
+    typename R::Mask recorded[kMasks<Op>];
     unrolled<Call::kIn>([&](int k) { std::memcpy(&from[k], &in[k].values[i], sizeof(V)); });
     if constexpr (!is_forward<Call>) {
       unrolled<Op::kBits>([&](int b) { recorded[b] = R::mask_at(bits[b], i); });
     }
     op(from, recorded, to);
     if constexpr (is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { bits[b] |= R::at(i, recorded[b]); });
+      unrolled<kMasks<Op>>([&](int m) { words[m] |= R::at(row, i, recorded[m]); });
     }
     unrolled<Call::kOut>([&](int k) { std::memcpy(&out[k].values[i], &to[k], sizeof(V)); });
   });
@@ -81,24 +91,27 @@ __device__ __forceinline__ void run_row(
       tile.store(s.out[k], row, out[k]);
     }
   });
-  if constexpr (is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { tile.gather_bits(R::gathered(bits[b]), row, kept[b]); });
-  }
 }
 
 // A whole tile of aligned memory, with all loads in flight at once.
 template <int rows, typename T, typename Op, typename Inputs>
 __device__ __forceinline__ void run_rows(
     const Op& op, const Buffers<typename Op::Call, T>& s, const Inputs& inputs, int64_t first) {
+  using R = Register<Op>;
   const Tile<T, rows> tile = {first};
-  Words<Op> kept = {};
-  load_bits<Op>(s, tile.has_word(), tile.word(), kept);
+  Words<Op> bits = {};
+  Recorded<Op> words = {};
+  load_bits<Op>(s, tile.has_word(), tile.word(), words);
   Vector<T> in[rows][Op::Call::kIn];
   unrolled<rows>([&](int row) {
     unrolled<Op::Call::kIn>([&](int k) { inputs.load(tile, s.in[k], k, row, in[row][k]); });
   });
-  unrolled<rows>([&](int row) { run_row(op, s, tile, row, in[row], kept); });
-  store_bits<Op>(s, tile.has_word(), tile.word(), kept);
+  unrolled<rows>([&](int row) { run_row(op, s, tile, row, in[row], words); });
+  if constexpr (is_forward<typename Op::Call>) {
+    make_bits(op, words, bits);
+    unrolled<Op::kBits>([&](int b) { bits[b] = tile.gather_bits(R::gathered(bits[b])); });
+  }
+  store_bits<Op>(s, tile.has_word(), tile.word(), bits);
 }
 
 // A tile that is not whole, or not aligned. Neighbouring lanes take neighbouring elements, so an
@@ -116,7 +129,7 @@ __device__ __forceinline__ void run_elements(
   const int lane = threadIdx.x % kLanes;
   const int64_t word = first / 32 + lane;
   const bool has_word = word < 2 * words(end);
-  Words<Op> kept = {};
+  Recorded<Op> kept = {};
   load_bits<Op>(s, has_word, word, kept);
 #pragma unroll 1
   for (int w = 0; first + 32 * w < end; w += kBatch) {
@@ -129,7 +142,7 @@ __device__ __forceinline__ void run_elements(
     unrolled<kBatch / R::kLanes>([&](int v) {
       const int first_j = v * R::kLanes;
       typename R::V from[Call::kIn], to[Call::kOut];
-      Recorded<Op> recorded[Op::kBits];
+      typename R::Mask recorded[kMasks<Op>];
       unrolled<Call::kIn>([&](int k) {
         T lanes[R::kLanes];
         unrolled<R::kLanes>([&](int l) { lanes[l] = in[first_j + l][k]; });
@@ -154,15 +167,22 @@ __device__ __forceinline__ void run_elements(
           }
         });
         if constexpr (is_forward<Call>) {
-          unrolled<Op::kBits>([&](int b) { // bits beyond the end are 0
-            const uint32_t all = __ballot_sync(~0u, i < end && R::bit(recorded[b], l));
-            kept[b] = lane == w + j ? all : kept[b];
+          unrolled<kMasks<Op>>([&](int m) {
+            const uint32_t all = __ballot_sync(~0u, R::bit(recorded[m], l));
+            kept[m] = lane == w + j ? all : kept[m];
           });
         }
       });
     });
   }
-  store_bits<Op>(s, has_word, word, kept);
+  if constexpr (is_forward<Call>) {
+    Words<Op> bits;
+    make_bits(op, kept, bits);
+    const int64_t rest = end - first - 32 * lane; // bits beyond the end are 0
+    const uint32_t inside = rest < 32 ? ~(~0u << (rest > 0 ? rest : 0)) : ~0u;
+    unrolled<Op::kBits>([&](int b) { bits[b] &= inside; });
+    store_bits<Op>(s, has_word, word, bits);
+  }
 }
 
 // Note [Branches of a warp]
@@ -171,7 +191,7 @@ __device__ __forceinline__ void run_elements(
 // comes out of a shuffle. A forward needs that: its shuffles otherwise get code for lanes that have
 // parted, which spills registers. A backward would mix the rows of a tile and lack predicates.
 //
-// A result may be one of the inputs that lie as it does. `rows` of a tile: 1 or Inputs::kRows.
+// A result may be one of the inputs that lie as it does. `rows` of a tile: 1 or kRows.
 template <typename T, typename Op, typename Inputs>
 __global__ void __launch_bounds__(kThreads)
     op_kernel(Op given, Buffers<typename Op::Call, T> s, Inputs inputs, bool aligned, int rows) {
@@ -188,8 +208,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (!aligned || end > s.n) {
     run_elements(op, s, inputs, first, end < s.n ? end : s.n);
-  } else if (rows == Inputs::kRows) {
-    run_rows<Inputs::kRows>(op, s, inputs, first);
+  } else if (rows == kRows) {
+    run_rows<kRows>(op, s, inputs, first);
   } else {
     run_rows<1>(op, s, inputs, first);
   }

@@ -3,12 +3,11 @@
 namespace clampgrad::device {
 namespace {
 
-// The V for an element, and what an Op records there: a mask, or a bit that was looked up.
+// The V for an element, and what an Op records there.
 template <typename T>
 struct Single {
   using V = Lane<T>;
   using Mask = bool;
-  using Bit = uint32_t;
   static constexpr int kLanes = 1;
 
   static CLAMPGRAD_HOST_DEVICE V joined(const V (&lanes)[1]) {
@@ -20,8 +19,7 @@ struct Single {
   static CLAMPGRAD_HOST_DEVICE bool mask(const bool (&lanes)[1]) {
     return lanes[0];
   }
-  template <typename Recorded>
-  static CLAMPGRAD_HOST_DEVICE bool bit(Recorded recorded, int) {
+  static CLAMPGRAD_HOST_DEVICE bool bit(bool recorded, int) {
     return recorded;
   }
   template <typename Op>
@@ -29,34 +27,28 @@ struct Single {
     return op;
   }
 
-  // Of the bits of a vector, the lowest of its first element: how they are read, those of element
-  // i, and how they are put together.
+  // The bits of a vector, the lowest of its first element: how they are read, and those of element
+  // i.
   static CLAMPGRAD_HOST_DEVICE uint32_t spread(uint32_t bits) {
     return bits;
   }
   static CLAMPGRAD_HOST_DEVICE bool mask_at(uint32_t spread, int i) {
     return (spread >> i & 1u) != 0;
   }
-  template <typename Recorded>
-  static CLAMPGRAD_HOST_DEVICE uint32_t at(int i, Recorded recorded) {
-    return static_cast<uint32_t>(recorded) << i;
+  // Where the masks of a tile are put together, and from there to a byte for each row.
+  static CLAMPGRAD_HOST_DEVICE uint32_t at(int row, int i, bool recorded) {
+    return uint32_t{recorded} << (8 * row + i);
   }
   static CLAMPGRAD_HOST_DEVICE uint32_t gathered(uint32_t bits) {
     return bits;
   }
 };
 
-// Two bits that were looked up: 0 and 17.
-struct PairBit {
-  uint32_t bits;
-};
-
 // The same for two numbers in a register.
 template <typename T>
 struct Packed {
   using V = Pair<T>;
-  using Mask = PairMask;
-  using Bit = PairBit;
+  using Mask = WordMask;
   static constexpr int kLanes = 2;
 
   static CLAMPGRAD_HOST_DEVICE V joined(const uint16_t (&lanes)[2]) {
@@ -65,14 +57,11 @@ struct Packed {
   static CLAMPGRAD_HOST_DEVICE uint16_t lane(V x, int i) {
     return static_cast<uint16_t>(x.bits >> 16 * i);
   }
-  static CLAMPGRAD_HOST_DEVICE PairMask mask(const bool (&lanes)[2]) {
-    return PairMask((lanes[0] ? 0xffffu : 0) | (lanes[1] ? 0xffff0000u : 0));
+  static CLAMPGRAD_HOST_DEVICE WordMask mask(const bool (&lanes)[2]) {
+    return WordMask((lanes[0] ? 0xffffu : 0) | (lanes[1] ? 0xffff0000u : 0));
   }
-  static CLAMPGRAD_HOST_DEVICE bool bit(PairMask recorded, int i) {
+  static CLAMPGRAD_HOST_DEVICE bool bit(WordMask recorded, int i) {
     return (recorded.bits >> 16 * i & 1u) != 0;
-  }
-  static CLAMPGRAD_HOST_DEVICE bool bit(PairBit recorded, int i) {
-    return (recorded.bits >> 17 * i & 1u) != 0;
   }
   // The Op for this V. Only that of a clamp between numbers holds values.
   template <typename Op>
@@ -93,18 +82,17 @@ struct Packed {
   static CLAMPGRAD_HOST_DEVICE uint32_t spread(uint32_t bits) {
     return bits * 0x800001;
   }
-  static __device__ __forceinline__ PairMask mask_at(uint32_t spread, int i) {
-    return PairMask(cuda::signs2(spread << (7 - i)));
+  static __device__ __forceinline__ WordMask mask_at(uint32_t spread, int i) {
+    return WordMask(cuda::signs2(spread << (7 - i)));
   }
-  // Those of even elements in the lower half, of odd ones in the upper.
-  static CLAMPGRAD_HOST_DEVICE uint32_t at(int i, PairMask recorded) {
-    return recorded.bits & (1u << i | 0x20000u << i);
-  }
-  static CLAMPGRAD_HOST_DEVICE uint32_t at(int i, PairBit recorded) {
-    return recorded.bits << i;
+  // One instruction for both: those of even elements in the lower half, of odd ones in the upper.
+  // Rows 2 and 3 lie between the elements of rows 0 and 1, and change places with half of them.
+  static CLAMPGRAD_HOST_DEVICE uint32_t at(int row, int i, WordMask recorded) {
+    return recorded.bits & 0x10001u << (8 * (row % 2) + row / 2 + i);
   }
   static CLAMPGRAD_HOST_DEVICE uint32_t gathered(uint32_t bits) {
-    return (bits | bits >> 16) & 0xff;
+    const uint32_t differ = (bits ^ bits >> 15) & 0xaaaa;
+    return bits ^ differ ^ differ << 15;
   }
 };
 

@@ -18,7 +18,6 @@
 #include "kernels/rules/ops.h"
 #include "kernels/cuda/registers.cuh"
 #include "kernels/cuda/triple.cuh"
-#include "kernels/cuda/shares.cuh"
 #undef CLAMPGRAD_INSTANCE
 // clang-format on
 
@@ -51,7 +50,7 @@ void run(
     const auto s = lanes_of<T>(memory);
     const bool aligned = is_aligned(s, layouts);
     const auto run = [&](auto op, auto inputs) {
-      const int rows = rows_for(device, s.n, elements, decltype(inputs)::kRows);
+      const int rows = rows_for(device, s.n, elements, kRows);
       const auto kernel = op_kernel<T, decltype(op), decltype(inputs)>;
       launch(device, s.n, rows * elements, kernel, op, s, inputs, aligned, rows);
     };
@@ -62,16 +61,13 @@ void run(
     const bool flat = std::all_of(
         layouts.begin(), layouts.end(), [](const Layout& layout) { return layout.is_flat(); });
     if constexpr (std::is_same_v<Call, TensorForward<3>>) {
-      const device::LookUpTriple<E> op = {{}, device::table_of(call)};
+      const auto op = device::compare_triple<E>(call);
       flat ? run_flat(op) : run_placed(op);
-    } else if constexpr (Call::kIn > 1) {
+    } else if constexpr (reads_layouts<Call>) {
       device::with_op<E>(call, [&](auto op) { flat ? run_flat(op) : run_placed(op); });
-    } else if (flat) {
-      device::with_op<E>(call, run_flat);
-    } else if constexpr (!is_forward<Call>) {
-      device::with_table<E>(call, run_placed);
     } else {
       TORCH_INTERNAL_ASSERT(flat); // the caller copies
+      device::with_op<E>(call, run_flat);
     }
   });
 }

@@ -3,9 +3,12 @@
 //
 // A warp owns a tile: up to kRows rows, a row being a vector of 16 bytes for each lane. So every
 // access of a warp is one stretch of memory, and several loads are in flight before the first is
-// used. The bits of a tile are whole words of 32, which the lanes gather by shuffles; each bit of
+// used. The bits of a tile are whole words of 32, which the lanes exchange by shuffles; each bit of
 // an element costs a warp one load or store. A small tensor has tiles of one row, so that more
 // warps work.
+//
+// A lane has the bits of its part of a tile in one register, a byte for each row. Lanes that share
+// a word hold parts of the words of all rows, and need the whole word of one: they transpose bytes.
 
 #include "base/bits.h"
 #include "kernels/cuda/memory.cuh"
@@ -16,15 +19,15 @@ namespace clampgrad::cuda {
 
 constexpr int kThreads = 256; // of a block
 constexpr int kLanes = 32;
-constexpr int kRows = 4;
+constexpr int kRows = 4; // one for each byte of a register
 
 template <typename T>
 struct Row {
   static constexpr int kVector = 16 / sizeof(T); // elements
   static constexpr int kElements = kLanes * kVector;
-  // Lanes whose bits of one row make a word of 32.
-  static constexpr int kSharers = 32 / kVector;
-  static_assert(kElements % kWord == 0 && kSharers >= kRows);
+  // Lanes whose bits of one row make a byte, and a word of 32.
+  static constexpr int kByte = 8 / kVector, kSharers = 4 * kByte;
+  static_assert(kElements % kWord == 0);
 };
 
 template <typename T>
@@ -39,9 +42,14 @@ struct Tile {
   int64_t first;
   int lane = threadIdx.x % kLanes;
   int place = lane % Of::kSharers; // among those that share a word
+  int byte = place / Of::kByte; // of this word, to which the lane's bits belong
 
   __device__ __forceinline__ int64_t at(int row) const {
     return first + row * Of::kElements + lane * Of::kVector;
+  }
+  // The number of the lane's vector, in memory of less than 2^31 elements.
+  __device__ __forceinline__ uint32_t vector(int row) const {
+    return static_cast<uint32_t>(static_cast<uint64_t>(first) / Of::kVector) + row * kLanes + lane;
   }
   __device__ __forceinline__ void load(const T* from, int row, Vector<T>& to) const {
     const uint4 words = load128(from + at(row));
@@ -53,26 +61,32 @@ struct Tile {
     store128(to + at(row), words);
   }
 
-  // The 32 bits that this lane reads or writes: the r-th of those that share a word has row r's.
+  // The 32 bits that this lane reads or writes: of the lanes that share a word, the first of those
+  // for byte r has row r's.
   __device__ __forceinline__ bool has_word() const {
-    return place < rows;
+    return place % Of::kByte == 0 && byte < rows;
   }
   __device__ __forceinline__ int64_t word() const {
-    return first / 32 + place * Of::kVector + lane / Of::kSharers;
+    return static_cast<int64_t>(static_cast<uint64_t>(first) / 32) + byte * Of::kVector +
+        lane / Of::kSharers;
   }
-  // Puts the bits of the lanes together, lowest first. The lane that stores the word of this row
-  // keeps it. All lanes of a warp call this function and the next.
-  __device__ __forceinline__ void gather_bits(uint32_t bits, int row, uint32_t& kept) const {
-    uint32_t word = bits << (place * Of::kVector);
+  // From a byte for each row, of which this lane fills the first kVector bits, to the word that it
+  // writes. All lanes of a warp call this function and the next.
+  __device__ __forceinline__ uint32_t gather_bits(uint32_t bits) const {
+    constexpr uint32_t kOfLane = 0x1010101u * ((1u << Of::kVector) - 1);
+    uint32_t bytes = (bits & kOfLane) << (place % Of::kByte * Of::kVector);
 #pragma unroll
-    for (int step = 1; step < Of::kSharers; step *= 2) {
-      word |= __shfl_xor_sync(~0u, word, step);
+    for (int step = 1; step < Of::kByte; step *= 2) {
+      bytes |= __shfl_xor_sync(~0u, bytes, step);
     }
-    kept = place == row ? word : kept;
+    const uint32_t next = __shfl_xor_sync(~0u, bytes, Of::kByte);
+    bytes = __byte_perm(bytes, next, byte % 2 == 0 ? 0x6240 : 0x3715);
+    const uint32_t after = __shfl_xor_sync(~0u, bytes, 2 * Of::kByte);
+    return __byte_perm(bytes, after, byte < 2 ? 0x5410 : 0x3276);
   }
   // Gives every lane its own part of the words that were read.
   __device__ __forceinline__ uint32_t take_bits(uint32_t read, int row) const {
-    const uint32_t word = __shfl_sync(~0u, read, lane - place + row);
+    const uint32_t word = __shfl_sync(~0u, read, lane - place + row * Of::kByte);
     return word >> (place * Of::kVector) & ((1u << Of::kVector) - 1);
   }
 };

@@ -1,84 +1,117 @@
-// Three Tensors on a GPU: whatever the rule, six comparisons of an element say which bits are
-// recorded. They are looked up in a table of 64 entries for each bit, which the rule fills on the
-// host. So there is one kernel for all rules. Comes after the rules.
+// Three Tensors on a GPU. An element records how its numbers compare. The rule makes bits of that,
+// for 32 elements at a time, with a word for a mask. So a rule costs next to nothing, and there is
+// one kernel for all. Comes after the rules.
 
 namespace clampgrad::device {
 namespace {
 
-struct TripleTable {
-  uint64_t bits[3]; // of x, lo, hi
+// A number of each of 32 elements, by how it compares with their x, lo and hi: one of these, or
+// what is chosen from them.
+struct Ordered {
+  static constexpr int kChosen = -1;
+
+  WordMask le[3], ge[3];
+  int argument = kChosen; // else which of the three it is
 };
 
-template <typename K>
-CLAMPGRAD_HOST_DEVICE int comparisons(
-    const Compared<K>& x, const Compared<K>& lo, const Compared<K>& hi) {
-  return le(x, lo) | le(lo, x) << 1 | le(x, hi) << 2 | le(hi, x) << 3 | le(lo, hi) << 4 |
-      le(hi, lo) << 5;
+CLAMPGRAD_HOST_DEVICE WordMask le(const Ordered& a, const Ordered& b) {
+  return b.argument == Ordered::kChosen ? b.ge[a.argument] : a.le[b.argument];
 }
-
-// Three numbers in every order, and NaN.
-template <BitFormat format>
-TripleTable table_of(int differentiated) {
-  TripleTable table = {};
-  using E = Real<float>;
-  const float values[] = {0, 1, 2, NAN};
-  for (int n = 0; n < 4 * 4 * 4; ++n) {
-    const float x = values[n % 4], lo = values[n / 4 % 4], hi = values[n / 16];
-    const auto kx = compared<E>(x), klo = compared<E>(lo), khi = compared<E>(hi);
-    const auto y = compared<E>(clamped(x, lo, hi, kx, klo, khi));
-    bool bits[3];
-    triple_bits<format>(triple_masks<format>(kx, klo, khi, y, differentiated), bits);
-    for (int b = 0; b < 3; ++b) {
-      table.bits[b] |= uint64_t{bits[b]} << comparisons(kx, klo, khi);
-    }
+CLAMPGRAD_HOST_DEVICE WordMask lt(const Ordered& a, const Ordered& b) {
+  return le(a, b) & negate(le(b, a));
+}
+CLAMPGRAD_HOST_DEVICE WordMask eq(const Ordered& a, const Ordered& b) {
+  return le(a, b) & le(b, a);
+}
+CLAMPGRAD_HOST_DEVICE Ordered select(WordMask mask, const Ordered& a, const Ordered& b) {
+  Ordered chosen;
+  for (int k = 0; k < 3; ++k) {
+    chosen.le[k] = select(mask, a.le[k], b.le[k]);
+    chosen.ge[k] = select(mask, a.ge[k], b.ge[k]);
   }
-  return table;
+  return chosen;
 }
-
-inline TripleTable table_of(const TensorForward<3>& call) {
-  return with_constant<kGradients>(call.gradient, [&](auto gradient) {
-    return table_of<format_of(decltype(gradient)::value, 3)>(call.differentiated);
-  });
-}
-
-// Of a pair of numbers: two indices, as a pair.
-template <typename T>
-__device__ __forceinline__ uint32_t
-comparisons(const Compared<Pair<T>>& x, const Compared<Pair<T>>& lo, const Compared<Pair<T>>& hi) {
-  const uint32_t both = 0x10001;
-  return (le(x, lo).bits & both) | (le(lo, x).bits & both << 1) | (le(x, hi).bits & both << 2) |
-      (le(hi, x).bits & both << 3) | (le(lo, hi).bits & both << 4) | (le(hi, lo).bits & both << 5);
+CLAMPGRAD_HOST_DEVICE Ordered larger(const Ordered& a, const Ordered& b) {
+  return select(lt(a, b), b, a);
 }
 
 template <typename E>
-struct LookUpTriple : Op<TensorForward<3>, E, 3> {
-  TripleTable table;
+struct CompareTriple : Op<TensorForward<3>, E, 3> {
+  BitFormat format;
+  int differentiated;
 
-  template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], uint32_t (&bits)[3], V (&out)[1]) const {
+  template <typename V, typename M>
+  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], M (&recorded)[6], V (&out)[1]) const {
     const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
-    out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
-    const int at = comparisons(x, lo, hi);
-    for (int b = 0; b < 3; ++b) { // as words: of a bool, the compiler makes a test of 64 bits
-      bits[b] = bit(b, at);
+    const M x_lo = le(x, lo), lo_x = le(lo, x), x_hi = le(x, hi), hi_x = le(hi, x);
+    const M lo_hi = le(lo, hi), hi_lo = le(hi, lo);
+    // The result of clamped(), by the fewest comparisons: first of x and lo, then of that and hi.
+    const V raised = select(M(lo_x | negate(x.number)), in[0], in[1]);
+    const M is_nan = negate(M(x_lo | lo_x));
+    const M is_low = M((lo_x & x_hi) | (negate(lo_x) & lo_hi)); // of bools, cheaper than select()
+    out[0] = select(M(is_nan | is_low), raised, in[2]);
+    const M all[] = {x_lo, lo_x, x_hi, hi_x, lo_hi, hi_lo};
+    for (int m = 0; m < 6; ++m) {
+      recorded[m] = all[m];
     }
   }
-  template <typename T>
-  __device__ __forceinline__ void operator()(
-      const Pair<T> (&in)[3], PairBit (&bits)[3], Pair<T> (&out)[1]) const {
-    const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
-    out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
-    const auto at = comparisons(x, lo, hi);
-    for (int b = 0; b < 3; ++b) {
-      bits[b] = {bit(b, at & 0xffff) | bit(b, at >> 16) << 17};
-    }
+
+  CLAMPGRAD_HOST_DEVICE void make_bits(const uint32_t (&recorded)[6], uint32_t (&bits)[3]) const {
+    const auto as_mask = [&](int m) { return WordMask(recorded[m]); };
+    const WordMask x_lo = as_mask(0), lo_x = as_mask(1), x_hi = as_mask(2), hi_x = as_mask(3);
+    const WordMask lo_hi = as_mask(4), hi_lo = as_mask(5);
+    // Beside two NaNs a number counts as NaN, which makes no difference.
+    const WordMask x = x_lo | lo_x | x_hi | hi_x, lo = x_lo | lo_x | lo_hi | hi_lo;
+    const WordMask hi = x_hi | hi_x | lo_hi | hi_lo;
+    apply_rule<0>(
+        argument(x, {{x, x_lo, x_hi}, {x, lo_x, hi_x}, 0}),
+        argument(lo, {{lo_x, lo, lo_hi}, {x_lo, lo, hi_lo}, 1}),
+        argument(hi, {{hi_x, hi_lo, hi}, {x_hi, lo_hi, hi}, 2}),
+        bits);
   }
 
  private:
-  CLAMPGRAD_HOST_DEVICE uint32_t bit(int b, uint32_t at) const {
-    return static_cast<uint32_t>(table.bits[b] >> at) & 1;
+  using Argument = Compared<Ordered>;
+
+  static CLAMPGRAD_HOST_DEVICE Argument argument(WordMask number, const Ordered& key) {
+    return {key, everywhere<WordMask>(), number};
+  }
+  // Whether a convention has this format for three Tensors.
+  template <BitFormat tried>
+  static constexpr bool is_format() {
+    for (int g = 0; g < kGradients; ++g) {
+      if (format_of(static_cast<Gradient>(g), 3) == tried) {
+        return true;
+      }
+    }
+    return false;
+  }
+  template <int first>
+  CLAMPGRAD_HOST_DEVICE void apply_rule(
+      const Argument& x, const Argument& lo, const Argument& hi, uint32_t (&bits)[3]) const {
+    constexpr auto tried = static_cast<BitFormat>(first);
+    if constexpr (is_format<tried>()) {
+      if (format == tried) {
+        const Argument y = {
+            clamped(x.key, lo.key, hi.key, x, lo, hi), everywhere<WordMask>(), WordMask()};
+        WordMask masks[3];
+        triple_bits<tried>(triple_masks<tried>(x, lo, hi, y, differentiated), masks);
+        for (int b = 0; b < 3; ++b) {
+          bits[b] = masks[b].bits;
+        }
+        return;
+      }
+    }
+    if constexpr (tried != BitFormat::position) {
+      apply_rule<first + 1>(x, lo, hi, bits);
+    }
   }
 };
+
+template <typename E>
+CompareTriple<E> compare_triple(const TensorForward<3>& call) {
+  return {{}, format_of(call.gradient, 3), call.differentiated};
+}
 
 } // namespace
 } // namespace clampgrad::device

@@ -72,6 +72,17 @@ inline uint32_t __shfl_xor_sync(unsigned, uint32_t value, int other) {
 inline uint32_t __shfl_sync(unsigned, uint32_t value, int from) {
   return warp::exchange(value)[from];
 }
+inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
+  const uint64_t bytes = low | uint64_t{high} << 32;
+  uint32_t chosen = 0;
+  for (int i = 0; i < 4; ++i) {
+    chosen |= uint32_t{static_cast<uint8_t>(bytes >> 8 * (selector >> 4 * i & 7))} << 8 * i;
+  }
+  return chosen;
+}
+inline uint32_t __umulhi(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(uint64_t{a} * b >> 32);
+}
 inline uint32_t __ballot_sync(unsigned, bool value) {
   const uint32_t* const all = warp::exchange(value);
   uint32_t word = 0;
