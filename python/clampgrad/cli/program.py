@@ -18,6 +18,13 @@ def parse(
 ) -> tuple[argparse.Namespace, "Program"]:
     """Our own options, and the program that follows them with its own arguments."""
     ours, words = _split(parser, arguments)
+    for action in parser._actions:
+        if action.required and not _has(ours, action) and _has(words, action):
+            option = action.option_strings[0]
+            parser.error(
+                f"{option} comes before the program: {parser.prog} {option} {action.metavar} "
+                f"{' '.join(words[: 1 + (words[0] == '-m')])}; what comes after it are its own arguments"
+            )
     options, unknown = parser.parse_known_args(ours)
     if unknown:
         parser.error(
@@ -50,6 +57,10 @@ def _split(
         takes_value = option is not None and option.nargs is None
         i += 2 if takes_value else 1
     return words, []
+
+
+def _has(words: Sequence[str], action: argparse.Action) -> bool:
+    return any(word.partition("=")[0] in action.option_strings for word in words)
 
 
 class Program:
