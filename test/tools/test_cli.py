@@ -157,6 +157,17 @@ def under_a_pin():
         yield partial(fork, script, "run", "--gradient", "half")
 
 
+@pytest.mark.parametrize("command", ["run --gradient half", "audit"])
+def test_an_interrupt_ends_a_program_as_under_python(command, tmp_path):
+    """By the signal, and with the traceback of the program alone."""
+    (tmp_path / "script.py").write_text("def f(): raise KeyboardInterrupt\nf()")
+    expected = run(sys.executable, "script.py", cwd=tmp_path)
+    words = [sys.executable, "-m", "clampgrad", *command.split(), "script.py"]
+    ended = run(*words, cwd=tmp_path)
+    assert ended.returncode == expected.returncode != 0
+    assert ended.stderr.endswith(expected.stderr) and ended.stderr.count("Traceback") == 1
+
+
 @pytest.mark.parametrize("words", WAYS)
 def test_a_program_runs_as_under_python(words, tmp_path, under_a_pin):
     """It sees the same of how it was started, and ends in the same way."""

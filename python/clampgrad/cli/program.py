@@ -5,7 +5,8 @@ import builtins
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
@@ -109,11 +110,14 @@ class Program:
             if "__mp_main__" in sys.modules:
                 sys.modules["__mp_main__"] = main
             exec(code, main.__dict__)
-        except (SystemExit, KeyboardInterrupt):
+        except SystemExit:
+            raise
+        except KeyboardInterrupt:
+            # Python shows it when we are gone, and ends by the signal, so that a shell stops, too.
+            sys.excepthook = partial(_show_theirs, sys.excepthook)
             raise
         except BaseException as error:
-            error.__traceback__ = _theirs(error.__traceback__)
-            sys.excepthook(type(error), error, error.__traceback__)
+            _show_theirs(sys.excepthook, type(error), error, error.__traceback__)
             raise SystemExit(1) from None
 
     def _file(self, main: ModuleType) -> CodeType:
@@ -155,8 +159,21 @@ def _first_on_path(folder: str) -> None:
         sys.path[0] = folder
 
 
+def _show_theirs(
+    hook: Callable[..., object],
+    kind: type[BaseException],
+    error: BaseException,
+    traceback: TracebackType | None,
+) -> None:
+    """Shows an error as python does that runs the program."""
+    error.__traceback__ = _theirs(traceback)
+    hook(kind, error, error.__traceback__)
+
+
 def _theirs(traceback: TracebackType | None) -> TracebackType | None:
     """The traceback from where the program begins."""
+    while traceback is not None and traceback.tb_frame.f_code is not Program.run.__code__:
+        traceback = traceback.tb_next
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(
         (__file__, "<frozen importlib")
     ):
