@@ -27,16 +27,15 @@ SILENCE = 20  # seconds
 
 
 @contextmanager
-def sign_of_life(objects: dict[str, list[str]]) -> Iterator[None]:
-    """Says now and then which sources have no object yet. ninja names a file when it has compiled
-    it, which takes up to minutes."""
+def sign_of_life(sources_left: Callable[[], list[str]]) -> Iterator[None]:
+    """Says now and then which sources are left. ninja names a file when it has compiled it, which
+    takes up to minutes."""
     start, done = time.monotonic(), threading.Event()
 
     def say() -> None:
         while not done.wait(SILENCE):
-            left = [name_of(s) for s, made in objects.items() if not all(map(os.path.exists, made))]
-            seconds = round(time.monotonic() - start)
-            print(f"clampgrad: {seconds} s, compiling {' '.join(left) or 'again'}", flush=True)
+            names = " ".join(map(name_of, sources_left())) or "again"
+            print(f"clampgrad: {time.monotonic() - start:.0f} s, compiling {names}", flush=True)
 
     thread = threading.Thread(target=say, daemon=True)
     thread.start()
@@ -91,24 +90,27 @@ def build_extension(
             # The others are made of the same files, each with other headers.
             alone += [(ext, source) for ext in others for source in ext.sources]
             objects: dict[str, list[str]] = {ext.name: [] for ext in self.extensions}
-            folders = {s: self.build_temp for s in together}
-            folders |= {s: self.folder_of(ext, s) for ext, s in alone}
-            made = {s: self.compiler.object_filenames([s], 0, f) for s, f in folders.items()}
+            self.alone_left = [source for _, source in alone]
+
+            def sources_left() -> list[str]:
+                made = self.compiler.object_filenames(together, 0, self.build_temp)
+                missing = [s for s, file in zip(together, made) if not os.path.exists(file)]
+                return self.alone_left + missing
+
             # Without ninja, torch changes the compiler from file to file.
-            with sign_of_life(made), ThreadPoolExecutor(jobs() if self.use_ninja else 1) as pool:
+            workers = ThreadPoolExecutor(jobs() if self.use_ninja else 1)
+            with sign_of_life(sources_left), workers as pool:
                 for (ext, _), compiled in zip(alone, pool.map(self.compile_alone, *zip(*alone))):
                     objects[ext.name] += compiled
                 objects[first.name] += self.compile(first, together, self.build_temp)
             return objects
 
-        def folder_of(self, ext, source: str) -> str:
-            """A folder for each source that is compiled alone, because ninja's own file is written
-            there too."""
-            return str(Path(self.build_temp, ext.name.rpartition(".")[2], Path(source).stem))
-
         def compile_alone(self, ext, source: str) -> list[str]:
-            flags = flags_of.get(name_of(source), [])
-            return self.compile(ext, [source], self.folder_of(ext, source), flags)
+            # A folder for each, because ninja's own file is written there too.
+            folder = Path(self.build_temp, ext.name.rpartition(".")[2], Path(source).stem)
+            made = self.compile(ext, [source], str(folder), flags_of.get(name_of(source), []))
+            self.alone_left.remove(source)
+            return made
 
         def compile(
             self, ext, sources: list[str], folder: str, flags: Sequence[str] = ()
