@@ -213,7 +213,7 @@ nvcc: $(VENV)/torch ## Install CUDA's compiler beside torch $(TORCH), for what i
 
 check-cuda: ## Compile, link and import the CUDA kernels, and count their registers; needs no GPU
 	$(MAKE) nvcc TORCH=$(CUDA_TORCH)
-	$(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH)
+	CLAMPGRAD_CUDA=1 $(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH)
 	echo "==> CUDA kernels on torch $(CUDA_TORCH)"
 	.venv/torch-$(CUDA_TORCH)/bin/python -m lab.cuda_check
 
@@ -322,7 +322,14 @@ $(VENV)/installed: $(VENV)/torch $(VENV)/wheels $(SOURCES) $(wildcard $(VENV)/li
 	# The folders of an earlier build may hold files that are gone by now.
 	rm -rf build/lib.* build/bdist.*
 	$(call logged,$(VENV)/bin/pip uninstall -qy clampgrad-cuda && $(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
+	$(if $(filter 1,$(CLAMPGRAD_CUDA)),,rm -f $(VENV)/asked-for-cuda)
 	touch $@
+# So is the wish for CUDA kernels on a machine without a GPU, if they were not built yet.
+ifeq ($(CLAMPGRAD_CUDA),1)
+$(VENV)/installed: $(VENV)/asked-for-cuda
+$(VENV)/asked-for-cuda: $(VENV)/torch
+	touch $@
+endif
 endif
 
 # As above, but without the CUDA libraries that torch requires and pip would fetch.

@@ -7,8 +7,9 @@ CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make
 CLAMPGRAD_UNITY=0      compile each file by itself (buildtools/unity.py)
 CLAMPGRAD_PYTHONS=     modules for these Pythons too, by their headers (buildtools/library.py):
                        names of Pythons, or folders of headers, with a colon between
-CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and an nvcc allow it (buildtools/cuda_build.py);
-                       0: never, 1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
+CLAMPGRAD_CUDA=auto    kernels for CUDA where there is a GPU, and torch and an nvcc allow it
+                       (buildtools/cuda_build.py); 0: never, 1: without a GPU too, or fail.
+                       TORCH_CUDA_ARCH_LIST names the architectures, and stands for a GPU.
 
 The switches are 0 or 1, and any other value ends the build (buildtools/switches.py).
 """

@@ -1,8 +1,9 @@
 """Whether the CUDA kernels are built: torch, nvcc and CLAMPGRAD_CUDA=auto|0|1 decide.
 
-Whether there is a GPU does not matter: machines that build often have none. Where there
-is one, the kernels are compiled for it. The compiler is that of a toolkit, or the one
-that pip installs beside torch.
+With auto, they are built where there is a GPU, for which they are compiled, or where
+TORCH_CUDA_ARCH_LIST says for which. Elsewhere they would be built for all GPUs, which takes
+minutes, and most who build there have no use for them: with 1 they are built all the same. The
+compiler is that of a toolkit, or the one that pip installs beside torch.
 """
 
 from __future__ import annotations
@@ -31,16 +32,23 @@ def cuda_build(pip: bool = True) -> tuple[bool, str]:
     flag = setting("CLAMPGRAD_CUDA", "auto")
     if flag == "0":
         return False, "CLAMPGRAD_CUDA=0"
+    if flag == "auto" and torch.version.cuda and not are_named() and not torch.cuda.device_count():
+        return False, "there is no GPU here; CLAMPGRAD_CUDA=1 builds them"
     nvcc, missing = usable(torch.version.cuda, pip)
     if missing and flag == "1":
         raise SystemExit(f"CLAMPGRAD_CUDA=1, but {missing}")
     if missing:
         return False, missing
     os.environ["CUDA_HOME"] = toolkit(nvcc)
-    if os.environ.get("TORCH_CUDA_ARCH_LIST") in (None, "", "native"):
+    if not are_named():
         os.environ["TORCH_CUDA_ARCH_LIST"] = architectures(nvcc)
     names = os.environ["TORCH_CUDA_ARCH_LIST"]
     return True, f"{nvcc} {version(nvcc)} for torch's CUDA {torch.version.cuda}, {names}"
+
+
+def are_named() -> bool:
+    """Whether the environment names the architectures to compile for."""
+    return os.environ.get("TORCH_CUDA_ARCH_LIST") not in (None, "", "native")
 
 
 def usable(torch_cuda: str | None, pip: bool) -> tuple[str, None] | tuple[None, str]:

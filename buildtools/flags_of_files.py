@@ -1,12 +1,14 @@
 """torch's BuildExtension with flags for single files, where it has one list for all; with
-extensions of which the others link the first; and a ninja that it finds."""
+extensions of which the others link the first; a ninja that it finds; and a sign of life."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from buildtools.switches import jobs
@@ -19,6 +21,29 @@ def put_ninja_on_path() -> None:
         import ninja
 
         os.environ["PATH"] = os.pathsep.join([ninja.BIN_DIR, os.environ.get("PATH", os.defpath)])
+
+
+SILENCE = 20  # seconds
+
+
+@contextmanager
+def sign_of_life(sources_left: Callable[[], list[str]]) -> Iterator[None]:
+    """Says now and then which sources are left. ninja names a file when it has compiled it, which
+    takes up to minutes."""
+    start, done = time.monotonic(), threading.Event()
+
+    def say() -> None:
+        while not done.wait(SILENCE):
+            names = " ".join(map(name_of, sources_left())) or "again"
+            print(f"clampgrad: {time.monotonic() - start:.0f} s, compiling {names}", flush=True)
+
+    thread = threading.Thread(target=say, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def name_of(source: str) -> str:
@@ -65,17 +90,27 @@ def build_extension(
             # The others are made of the same files, each with other headers.
             alone += [(ext, source) for ext in others for source in ext.sources]
             objects: dict[str, list[str]] = {ext.name: [] for ext in self.extensions}
+            self.alone_left = [source for _, source in alone]
+
+            def sources_left() -> list[str]:
+                made = self.compiler.object_filenames(together, 0, self.build_temp)
+                missing = [s for s, file in zip(together, made) if not os.path.exists(file)]
+                return self.alone_left + missing
+
             # Without ninja, torch changes the compiler from file to file.
-            with ThreadPoolExecutor(jobs() if self.use_ninja else 1) as pool:
+            workers = ThreadPoolExecutor(jobs() if self.use_ninja else 1)
+            with sign_of_life(sources_left), workers as pool:
                 for (ext, _), compiled in zip(alone, pool.map(self.compile_alone, *zip(*alone))):
                     objects[ext.name] += compiled
-            objects[first.name] += self.compile(first, together, self.build_temp)
+                objects[first.name] += self.compile(first, together, self.build_temp)
             return objects
 
         def compile_alone(self, ext, source: str) -> list[str]:
             # A folder for each, because ninja's own file is written there too.
             folder = Path(self.build_temp, ext.name.rpartition(".")[2], Path(source).stem)
-            return self.compile(ext, [source], str(folder), flags_of.get(name_of(source), []))
+            made = self.compile(ext, [source], str(folder), flags_of.get(name_of(source), []))
+            self.alone_left.remove(source)
+            return made
 
         def compile(
             self, ext, sources: list[str], folder: str, flags: Sequence[str] = ()

@@ -82,11 +82,11 @@ def convert_zoo():
     rows = {(r["model"], r["setting"]): r for r in record["rows"]}
     yield (
         "model",
-        "stock, MiB",
-        "`convert`",
-        "with an example",
-        "step, `convert`",
-        "step, with an example",
+        "kept, stock, MiB",
+        "kept, `convert`, x stock",
+        "kept, with an example, x stock",
+        "step, `convert`, x stock",
+        "step, with an example, x stock",
     )
     for model in dict.fromkeys(model for model, _ in rows):
         stock, *others = (rows[model, s] for s in dict.fromkeys(s for _, s in rows))
@@ -96,8 +96,9 @@ def convert_zoo():
         )
         yield model, f"{stock['saved_bytes'] / 2**20:.1f}", *bytes_, *steps
     yield (
-        "What the graph of a forward keeps, weights included, and the time of a training step, "
-        f"against stock's: first for `convert(model)`, then with `example_inputs`. {IMAGES} random "
+        "What the graph of a forward keeps, weights included, and the time of a training step; `x "
+        "stock` is a multiple of stock's: first for `convert(model)`, then with `example_inputs`. "
+        f"{IMAGES} random "
         f"images of {SIZE} x {SIZE}, random weights, float32, one thread; steps are the medians of "
         f"{record['steps']} in turn. timm {record['timm']}, torch {record['torch']}, "
         f"{record['machine']['cpu']}."

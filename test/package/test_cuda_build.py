@@ -21,10 +21,21 @@ def decide(monkeypatch):
 
     monkeypatch.setattr(cuda_build, "architectures", lambda path: f"those of {path}")
 
-    def f(flag, torch_cuda="13.0", nvcc="13.0", error=None, beside="2.13.0", pip=True, pips=None):
+    def f(
+        flag,
+        torch_cuda="13.0",
+        nvcc="13.0",
+        error=None,
+        beside="2.13.0",
+        pip=True,
+        pips=None,
+        gpus=1,
+        named="",
+    ):
         versions = {"nvcc": nvcc, "pips": pips}
         monkeypatch.setenv("CLAMPGRAD_CUDA", flag)
-        monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+        monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", named)
+        monkeypatch.setattr(cuda_build.torch.cuda, "device_count", lambda: gpus)
         monkeypatch.setenv("CUDA_HOME", "elsewhere")
         monkeypatch.setattr(cuda_build.torch.version, "cuda", torch_cuda)
         monkeypatch.setattr(cuda_build, "torch_of_the_environment", lambda: beside)
@@ -63,6 +74,16 @@ def test_with_all_there(decide, flag):
     cuda, why = decide(flag, torch_cuda="13.2")
     assert cuda and "13.0" in why and "13.2" in why and why.endswith(", those of nvcc")
     assert cuda_build.os.environ["CUDA_HOME"] == "/toolkit/of/nvcc"
+
+
+def test_without_a_gpu_they_are_built_if_somebody_asks(decide):
+    """It takes minutes. What the demo shows of the line has the variable's name."""
+    cuda, why = decide("auto", gpus=0)
+    assert not cuda and "CLAMPGRAD_CUDA=1" in f"clampgrad: without CUDA kernels ({why})"[:90]
+    assert decide("auto", gpus=0, named="native")[0] is False
+    assert decide("auto", gpus=0, named="9.0")[0] and decide("1", gpus=0)[0]
+    # What is missing besides is what matters.
+    assert "without CUDA" in decide("auto", gpus=0, torch_cuda=None)[1]
 
 
 def test_the_first_that_fits_is_taken(decide):

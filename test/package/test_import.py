@@ -3,9 +3,11 @@
 import importlib
 import json
 import os
+import shutil
 import statistics
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -14,9 +16,13 @@ import clampgrad
 from clampgrad._contract.table import ALIASES
 from clampgrad._torch.after_import import imported
 from clampgrad.functional import ExactGradient
-from common import BARE, SLOPE, checked, python, slow_after
+from common import BARE, SLOPE, checked, python, run, slow_after
 
 pytestmark = pytest.mark.thorough
+
+ROOT = Path(__file__).resolve().parents[2]
+# What a build may have added to the tree.
+BUILT = shutil.ignore_patterns("_lib", "build.py", "table.json", "gradients.py", "schemas.json")
 
 SCRIPT = """
 import json, sys, time, torch
@@ -160,3 +166,13 @@ with clampgrad.pin("half"):
         assert "something_new" in str(error) and "'half' cannot hold" in str(error)
 """
     script(DIFFERENT + ANOTHER_GUARD + text)
+
+
+def test_the_source_tree_is_no_package(tmp_path):
+    """What the build adds is not there, and Python finds the tree first: in its folder, or by
+    PYTHONPATH."""
+    shutil.copytree(ROOT / "python", tmp_path / "python", ignore=BUILT)
+    ended = run(sys.executable, "-c", "import clampgrad", cwd=tmp_path / "python")
+    assert ended.returncode == 1 and "Traceback" in ended.stderr
+    (line,) = (line for line in ended.stderr.splitlines() if line.startswith("ImportError: "))
+    assert f"{tmp_path / 'python'} is clampgrad's source tree, which was not built" in line

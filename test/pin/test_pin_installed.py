@@ -9,8 +9,8 @@ from torch._subclasses import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 import clampgrad
-from clampgrad._pin.installed import installed
-from common import OF_NO_CONVENTION, RELEASED, eager
+from clampgrad._pin.installed import measured
+from common import OF_NO_CONVENTION, RELEASED, eager, python
 from table.test_conventions import OPERATORS
 
 SAVED = torch.autograd.graph.saved_tensors_hooks
@@ -18,9 +18,9 @@ SAVED = torch.autograd.graph.saved_tensors_hooks
 
 @pytest.fixture(autouse=True)
 def measured_anew():
-    installed.cache_clear()
+    measured.cache_clear()
     yield
-    installed.cache_clear()
+    measured.cache_clear()
 
 
 def current():
@@ -76,6 +76,54 @@ def test_a_torch_that_was_patched(gradient, monkeypatch):
     else:
         with pytest.raises(RuntimeError, match="of no convention.*clampgrad survey"):
             clampgrad.pin("installed")
+
+
+EXTENDED = """
+import sys
+import torch
+import clampgrad
+
+class Seven(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.maximum(x, y)
+    @staticmethod
+    def backward(ctx, g):
+        return 7 * g, 7 * g
+
+def slope():
+    x = torch.tensor(2.0, requires_grad=True)
+    return torch.autograd.grad(torch.maximum(x, torch.tensor(1.0)), x)[0].item()
+
+def current():
+    with clampgrad.pin("installed"):
+        return clampgrad.pin.current()
+
+pinned_before = sys.argv[1] == "after"
+before = pinned_before and current()
+library = torch.library.Library("aten", "IMPL")
+library.impl("maximum", Seven.apply, "Autograd")
+assert slope() == 7
+for _ in range(2):
+    try:
+        current()
+        sys.exit("no error")
+    except RuntimeError as error:
+        assert "of no convention" in str(error), error
+with clampgrad.pin("half"):
+    assert slope() == 1  # it is named
+assert slope() == 7
+library._destroy()
+assert slope() == 1 and current() == (before or current())
+"""
+
+
+@pytest.mark.parametrize("registered", ["before", "after"])
+def test_an_extension_with_a_derivative_of_its_own(registered):
+    """Registered for all backends at once, before the first pin of the process or after it. Our
+    kernels, which are there after it, are not what is measured."""
+    python("-c", EXTENDED, registered)
 
 
 @pytest.mark.skipif(not OF_NO_CONVENTION, reason="the releases differ there")

@@ -1,8 +1,9 @@
 """Code that looks like a pin but does not pin is an error or a warning;
-set_pin may be called again."""
+set_pin may be called again, and be a block."""
 
 import gc
 import re
+import threading
 import warnings
 
 import pytest
@@ -76,6 +77,16 @@ def test_a_pin_that_is_made_and_dropped(program, tmp_path):
     assert "script.py:3: UserWarning: <clampgrad.pin: half> was made and not used" in done.stderr
 
 
+def test_what_a_notebook_shows():
+    """A cell that ends with a pin shows it, and keeps it: no warning comes."""
+    made = pin("half")
+    expected = "<clampgrad.pin: half, not active: write `with` before it, or clampgrad.set_pin "
+    assert repr(made) == f"{expected}to pin the process>"
+    with made:
+        assert repr(made) == "<clampgrad.pin: half>"
+    assert repr(set_pin("half")) == "<clampgrad.set_pin: half>"
+
+
 def enter():
     with pin("half"):
         assert slope() == HALF
@@ -119,6 +130,56 @@ def test_it_may_be_called_again():
     for _ in range(2):
         set_pin(None)
         assert (slope(), pin.current()) == (OWN, None)
+
+
+@pytest.mark.parametrize("before", [None, "straight_through"])
+def test_it_is_a_block_too(before):
+    """What was set before it is set again, also after an error, and for every thread."""
+    set_pin(before)
+    with pytest.raises(ZeroDivisionError), set_pin("half"):
+        thread = threading.Thread(target=lambda: seen.append(pin.current()))
+        seen = [pin.current()]
+        thread.start()
+        thread.join()
+        assert (slope(), seen) == (HALF, ["half", "half"])
+        with set_pin(None):
+            assert (slope(), pin.current()) == (OWN, None)
+        assert pin.current() == "half"
+        1 / 0  # noqa: B018
+    assert pin.current() == before
+
+
+def test_a_block_of_the_thread_takes_precedence():
+    with pin("half"), set_pin("straight_through"):
+        assert slope() == HALF
+    assert pin.current() is None
+
+
+def test_a_block_that_is_kept():
+    kept = set_pin("half")
+    set_pin(None)
+    for _ in range(2):
+        with kept:
+            assert slope() == HALF
+        assert pin.current() is None
+
+
+def test_a_block_of_the_process_inside_a_compiled_function():
+    """It breaks the graph, as a call does."""
+
+    def clamped(x):
+        with set_pin("half"):
+            return x.clamp(0, 1)
+
+    torch._dynamo.reset()
+    assert slope(torch.compile(clamped, backend="eager")) == HALF
+    assert pin.current() is None
+
+
+def test_it_decorates_nothing():
+    with pytest.raises(TypeError, match="decorate with clampgrad.pin"):
+        set_pin("half")(slope)
+    assert pin.current() is None
 
 
 @pytest.mark.parametrize("wrong", [{"gradient": "nope"}, {"gradient": None, "maximize": True}])

@@ -307,6 +307,24 @@ def test_bounds_of_hardtanh_are_numbers():
         clampgrad.hardtanh(x, 0, torch.tensor([1.0]))
 
 
+@pytest.mark.parametrize(
+    "function", [clampgrad.nn.convert, clampgrad.nn.conversions, clampgrad.nn.undo]
+)
+def test_what_is_no_module(function):
+    name = function.__name__
+    with pytest.raises(TypeError, match=f"{name}: model must be a torch.nn.Module, not NoneType"):
+        function(None)
+    with pytest.raises(TypeError, match=f"{name}: .* an instance of a module, not the class Net"):
+        function(Net)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_convert_of_a_scripted_model_says_that_it_is():
+    scripted = torch.jit.script(nn.Sequential(nn.Linear(1, 1), nn.ReLU6()))
+    with pytest.warns(UserWarning, match="torch.jit has compiled it; convert the model before"):
+        clampgrad.nn.convert(scripted)
+
+
 def test_convert_of_one_module_and_of_none():
     relu = nn.ReLU()
     assert clampgrad.nn.convert(relu, "half") is relu

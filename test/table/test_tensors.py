@@ -126,3 +126,15 @@ def test_out_of_two_tensors(name):
     a, b, out = torch.tensor([0.0, 2.0]), torch.tensor([1.0, 1.0]), torch.empty(0)
     assert getattr(clampgrad, name)(a, b, out=out) is out
     assert_same(out, getattr(torch, name)(a, b))
+
+
+@pytest.mark.parametrize("convention", EXACT)
+def test_bounds_that_were_made_in_inference_mode(convention):
+    """torch's own clamp would save them for backward, which it cannot (docs/with_pytorch.md)."""
+    x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
+    with torch.inference_mode():
+        lo, hi = torch.zeros(3), torch.ones(3)
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        torch.clamp(x, lo, hi)
+    y = clampgrad.clamp(x, lo, hi, gradient=convention)
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [0, 1, 0]

@@ -20,6 +20,7 @@ def test_help_and_version(command):
     assert code == 0 and all(f"    {name} " in out for name in COMMANDS)
     for name in COMMANDS:
         assert f"usage: clampgrad {name}" in command(name, "--help")[1]
+    assert "any: of whatever kind" in " ".join(command("audit", "--help")[1].split())
     assert command("--version") == (0, f"{clampgrad.__version__}\n", "")
 
 
@@ -50,6 +51,12 @@ def test_info_says_how_to_get_the_cuda_kernels(command, monkeypatch, cuda, asked
         (["survey", "--device", "nowhere"], "clampgrad survey: error: "),
         (["survey", "--device", "meta"], "meta"),
         (["survey", "--json", "--markdown"], "not allowed with"),
+        (
+            ["run", "script.py", "--gradient", "half"],
+            "--gradient comes before the program: clampgrad run --gradient NAME script.py;",
+        ),
+        (["run", "-m", "json.tool", "--gradient=half"], "run --gradient NAME -m json.tool;"),
+        (["run", "script.py", "--lr", "1"], "arguments are required: --gradient"),
         (["run", "--gradient", "half, whole", "script.py"], "after the name may come maximize"),
         (["audit", "nowhere.py"], "no such file: nowhere.py"),
         (["audit", "-m", "no.such.module"], "no module named no.such.module"),
@@ -148,6 +155,17 @@ def under_a_pin():
     script = Path(clampgrad.__file__).with_name("__main__.py")
     with forks("clampgrad.cli") as fork:
         yield partial(fork, script, "run", "--gradient", "half")
+
+
+@pytest.mark.parametrize("command", ["run --gradient half", "audit"])
+def test_an_interrupt_ends_a_program_as_under_python(command, tmp_path):
+    """By the signal, and with the traceback of the program alone."""
+    (tmp_path / "script.py").write_text("def f(): raise KeyboardInterrupt\nf()")
+    expected = run(sys.executable, "script.py", cwd=tmp_path)
+    words = [sys.executable, "-m", "clampgrad", *command.split(), "script.py"]
+    ended = run(*words, cwd=tmp_path)
+    assert ended.returncode == expected.returncode != 0
+    assert ended.stderr.endswith(expected.stderr) and ended.stderr.count("Traceback") == 1
 
 
 @pytest.mark.parametrize("words", WAYS)

@@ -10,12 +10,19 @@ of the package calls `_implementation.clamp` and never asks which it is.
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clampgrad._implementation.build import MISSING
+try:
+    from clampgrad._implementation.build import MISSING
+except ModuleNotFoundError:
+    raise ImportError(
+        f"{Path(__file__).parents[2]} is clampgrad's source tree, which was not built: install it (`pip install "
+        "--no-build-isolation .` in the folder above), and import it from elsewhere, without that folder in PYTHONPATH"
+    ) from None
 from clampgrad._implementation.environment import is_set
 from clampgrad._implementation.library import TO_MEND, NoLibrary, libraries, load_library
 from clampgrad._implementation.stamp import minor

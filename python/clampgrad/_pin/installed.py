@@ -12,17 +12,31 @@ from clampgrad import _implementation
 from clampgrad._contract.table import ALIASES, EXACT, TABLE
 from clampgrad._pin.body import Remembered
 from clampgrad._torch.compiler import leave_uncompiled
-from clampgrad._torch.surroundings import differentiating
+from clampgrad._torch.surroundings import differentiating, registered_derivatives
 from clampgrad._torch.torchs_functions import TORCHS
+
+# The overloads that are measured.
+FUNCTIONAL = [
+    name + overload
+    for name, operator in TABLE["operators"].items()
+    for overload in (("", ".Tensor") if name.startswith("clamp") else ("",))
+]
 
 
 class NoConvention(RuntimeError):
     """Somebody gave this torch gradients that the table does not have."""
 
 
-@functools.cache
 def installed() -> str:
-    """Measured, because the number of a release says nothing of a torch that was patched."""
+    """Returns the convention of the derivatives that torch has now. An extension may register
+    others at any time, also after the first pin, whose kernels would hide them."""
+    return measured(registered_derivatives(f"aten::{name}" for name in FUNCTIONAL))
+
+
+@functools.lru_cache(maxsize=1)
+def measured(derivatives: tuple[str, ...]) -> str:
+    """Measured, because the number of a release says nothing of a torch that was patched.
+    `derivatives` are the ones that are registered: others are measured anew."""
     # The answer is kept, so nothing around the first call may change it: a
     # pin, no_grad, a mode, a hook.
     unpinned = Remembered(slopes, None)
@@ -99,4 +113,5 @@ def tensors(values: list[float], differentiated: bool = False) -> list[torch.Ten
     return [torch.tensor(v, requires_grad=differentiated, **double) for v in values]
 
 
-leave_uncompiled(__name__, "slopes")
+for _function in ("registered_derivatives", "slopes"):
+    leave_uncompiled(__name__, _function)

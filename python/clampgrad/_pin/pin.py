@@ -7,7 +7,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec, TypeAlias, TypeVar
 
 from torch import nn
 
@@ -80,14 +80,20 @@ class pin:
     def __del__(self) -> None:
         if not self._is_used:
             warnings.warn_explicit(
-                f"{self!r} was made and not used, so nothing was pinned: write `with` before it, "
+                f"{shown(self._name)} was made and not used, so nothing was pinned: write `with` before it, "
                 "or @ to decorate a function; clampgrad.set_pin pins the process",
                 UserWarning,
                 *self._made_at,
             )
 
     def __repr__(self) -> str:
-        return shown(self._name)
+        if self._is_used:
+            return shown(self._name)
+        # A notebook shows what is made and not used, and keeps it, so that __del__ says nothing.
+        return (
+            f"{shown(self._name)[:-1]}, not active: write `with` before it, or clampgrad.set_pin "
+            "to pin the process>"
+        )
 
     def __enter__(self) -> pin:
         self._is_used = True
@@ -166,33 +172,63 @@ def named(gradient: Pinned | None, maximize: bool) -> str | None:
     return _implementation.pin_named(name, maximize)
 
 
-def set_pin(gradient: Pinned | None, *, maximize: bool = False) -> None:
+class set_pin:
     """Pins every thread of the process, in place of what was set before; None ends that.
 
-    It may be called again. Blocks take precedence. ``clampgrad run`` and the variable
-    CLAMPGRAD_GRADIENT pin in the same way, so that None ends their pin, too, in this process::
+    Like ``torch.autograd.set_detect_anomaly``, it takes effect when it is called, and may be
+    called again. As a context manager it also sets, at the end of the block, what was set before
+    the call::
 
         >>> clampgrad.set_pin("inclusive")
-        >>> clampgrad.set_pin("min_norm")
-        >>> clampgrad.pin.current()
+        <clampgrad.set_pin: inclusive>
+        >>> with clampgrad.set_pin("min_norm"):
+        ...     clampgrad.pin.current()
         'min_norm'
+        >>> clampgrad.pin.current()
+        'inclusive'
         >>> clampgrad.set_pin(None)
+        <clampgrad.set_pin: None>
+
+    A thread that is in a block of :class:`pin` keeps the pin of that block, also inside a block of
+    ``set_pin``. All threads share what is set: if several have blocks of ``set_pin`` that overlap,
+    the one that ends last decides. To pin only the current thread, use :class:`pin`.
+    ``clampgrad run`` and the variable CLAMPGRAD_GRADIENT pin in the same way as a call does, so
+    that None ends their pin, too, in this process.
 
     Args:
         gradient: as in :class:`pin`, but for None.
         maximize: as in :class:`pin`.
 
     Raises:
-        TypeError, ValueError: as in :class:`pin`; or CLAMPGRAD_VERBOSE
-            has a value that it cannot have.
+        TypeError, ValueError: as in :class:`pin`; or CLAMPGRAD_VERBOSE has a value that it cannot
+            have. Nothing is set then.
+        TypeError: it is used as a decorator. What the call has set is taken back.
     """
-    name = named(gradient, maximize)
-    if name is not None:
-        verbose.is_wanted()  # raises for a wrong value, before anything is pinned
-        tell_torch()
-    state.pin_process(name)
-    if name is not None:
-        verbose.pinned(name)
+
+    def __init__(self, gradient: Pinned | None, *, maximize: bool = False) -> None:
+        self._name = named(gradient, maximize)
+        if self._name is not None:
+            verbose.is_wanted()  # raises for a wrong value, before anything is pinned
+            tell_torch()
+        self._before = state.pin_process(self._name)
+        if self._name is not None:
+            verbose.pinned(self._name)
+
+    def __repr__(self) -> str:
+        return f"<clampgrad.set_pin: {self._name}>"
+
+    def __enter__(self) -> set_pin:
+        state.pin_process(self._name)  # again, if the object is kept and another pin was set since
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        state.pin_process(self._before)
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        state.pin_process(self._before)
+        raise TypeError(
+            "clampgrad.set_pin pins the process, and decorates nothing: decorate with clampgrad.pin"
+        )
 
 
 def set_pin_in_words(text: str) -> None:

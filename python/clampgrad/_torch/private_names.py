@@ -25,6 +25,7 @@ PRIVATE = {
                 "our own work, which modes must not see"
             ),
             "torch._C:DisableTorchFunction": "the same, for function modes",
+            "torch._C:_dispatch_dump": 'pin("installed"): derivatives that extensions register',
         },
     ),
     "portable": Use(

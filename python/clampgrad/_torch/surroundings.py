@@ -3,7 +3,7 @@ modes; and what its tensors are."""
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -135,7 +135,14 @@ def differentiating() -> Iterator[None]:
         yield
 
 
-# ---- What only private names say of a tensor -----------------------------------------------------
+# ---- What only private names say -----------------------------------------------------------------
+
+
+def registered_derivatives(operators: Iterable[str]) -> tuple[str, ...]:
+    """What is registered at the alias key Autograd of each operator, as torch's dispatcher shows
+    it: torch's own kernel, or the one that an extension has registered over it."""
+    states = map(torch._C._dispatch_dump, operators)
+    return tuple(text.partition("\nAutograd[alias]: ")[2].partition("\n")[0] for text in states)
 
 
 def share_memory(a: Tensor, b: Tensor) -> bool:

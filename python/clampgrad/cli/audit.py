@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> int | str | None:
         action="append",
         default=[],
         choices=[*WARNINGS, "any"],
-        help=f"exit with {FAILED} if there is such a warning and the program itself exited with 0; "
-        "can be repeated",
+        help=f"exit with {FAILED} if there is such a warning (any: of whatever kind) and the program "
+        "itself exited with 0; can be repeated",
     )
     options, theirs = program.parse(parser, arguments)
     if options.every < 1:

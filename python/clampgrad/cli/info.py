@@ -52,7 +52,9 @@ def main(arguments: list[str]) -> int:
         write_json(found)
     else:
         if command := found.pop("cuda_compiler"):
-            found["cuda_kernels"] = f"no; to build them, {command}, and install clampgrad again"
+            found["cuda_kernels"] = (
+                f"no; to build them, {command}, and install clampgrad again with CLAMPGRAD_CUDA=1"
+            )
         width = max(map(len, found))
         lines = (f"{k.replace('_', ' '):{width}}  {shown(v)}" for k, v in found.items())
         write("\n".join(lines))

@@ -5,7 +5,8 @@ import builtins
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
@@ -18,6 +19,13 @@ def parse(
 ) -> tuple[argparse.Namespace, "Program"]:
     """Our own options, and the program that follows them with its own arguments."""
     ours, words = _split(parser, arguments)
+    for action in parser._actions:
+        if action.required and not _has(ours, action) and _has(words, action):
+            option = action.option_strings[0]
+            parser.error(
+                f"{option} comes before the program: {parser.prog} {option} {action.metavar} "
+                f"{' '.join(words[: 1 + (words[0] == '-m')])}; what comes after it are its own arguments"
+            )
     options, unknown = parser.parse_known_args(ours)
     if unknown:
         parser.error(
@@ -50,6 +58,10 @@ def _split(
         takes_value = option is not None and option.nargs is None
         i += 2 if takes_value else 1
     return words, []
+
+
+def _has(words: Sequence[str], action: argparse.Action) -> bool:
+    return any(word.partition("=")[0] in action.option_strings for word in words)
 
 
 class Program:
@@ -98,11 +110,14 @@ class Program:
             if "__mp_main__" in sys.modules:
                 sys.modules["__mp_main__"] = main
             exec(code, main.__dict__)
-        except (SystemExit, KeyboardInterrupt):
+        except SystemExit:
+            raise
+        except KeyboardInterrupt:
+            # Python shows it when we are gone, and ends by the signal, so that a shell stops, too.
+            sys.excepthook = partial(_show_theirs, sys.excepthook)
             raise
         except BaseException as error:
-            error.__traceback__ = _theirs(error.__traceback__)
-            sys.excepthook(type(error), error, error.__traceback__)
+            _show_theirs(sys.excepthook, type(error), error, error.__traceback__)
             raise SystemExit(1) from None
 
     def _file(self, main: ModuleType) -> CodeType:
@@ -144,8 +159,21 @@ def _first_on_path(folder: str) -> None:
         sys.path[0] = folder
 
 
+def _show_theirs(
+    hook: Callable[..., object],
+    kind: type[BaseException],
+    error: BaseException,
+    traceback: TracebackType | None,
+) -> None:
+    """Shows an error as python does that runs the program."""
+    error.__traceback__ = _theirs(traceback)
+    hook(kind, error, error.__traceback__)
+
+
 def _theirs(traceback: TracebackType | None) -> TracebackType | None:
     """The traceback from where the program begins."""
+    while traceback is not None and traceback.tb_frame.f_code is not Program.run.__code__:
+        traceback = traceback.tb_next
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(
         (__file__, "<frozen importlib")
     ):

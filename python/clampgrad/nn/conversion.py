@@ -140,6 +140,7 @@ def convert(
             because it is fused with others, scripted or traced.
 
     Raises:
+        TypeError: `model` is not a module.
         ValueError: the name of the convention is unknown; or there are `example_inputs`, and the
             gradient of the convention is not 0 at a bound, or the forward of the example would
             initialise a lazy module (``nn.LazyLinear``). The model is then unchanged.
@@ -161,6 +162,7 @@ def convert(
         >>> clampgrad.nn.undo(model)[1]
         ReLU6()
     """
+    check_module(model, "convert")
     Clamp(0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
     name_of_gradient: Any = CANONICAL[gradient]
     is_torchs = name_of_gradient in STRICT
@@ -174,8 +176,7 @@ def convert(
     if not chosen:
         warnings.warn(
             "clampgrad.nn.convert found no ReLU, ReLU6, Hardtanh or Clamp "
-            f"{'that filter_fn accepts ' if filter_fn else ''}in {type(model).__name__}: where its code calls functions, call clampgrad's "
-            "(clampgrad.relu6), or use clampgrad.pin for torch.clamp",
+            f"{'that filter_fn accepts ' if filter_fn else ''}in {type(model).__name__}: {why_none(model)}",
             stacklevel=2,
         )
     before = [(module, state_of(module)) for module in chosen.values()]
@@ -202,6 +203,27 @@ def convert(
             put_back(module, state)
         raise
     return model
+
+
+def check_module(model: object, name: str) -> None:
+    """Raises TypeError, with what to do instead, if it is not a module."""
+    if isinstance(model, nn.Module):
+        return
+    if isinstance(model, type):
+        raise TypeError(
+            f"{name}: model must be an instance of a module, not the class {model.__name__}"
+        )
+    raise TypeError(f"{name}: model must be a torch.nn.Module, not {type(model).__name__}")
+
+
+def why_none(model: nn.Module) -> str:
+    """Why there may be nothing to convert in a model, and what to do instead."""
+    if any(map(is_scripted, model.modules())):
+        return IS_SCRIPTED
+    return (
+        "where its code calls functions, call clampgrad's (clampgrad.relu6), or use clampgrad.pin "
+        "for torch.clamp"
+    )
 
 
 def accepted(
@@ -319,6 +341,7 @@ def why_left(module: nn.Module, probe: Probe, converted: set[nn.Module]) -> str:
 def conversions(model: nn.Module) -> dict[str, str]:
     """Reports what :func:`convert` did: for each module, by name, what it is now and how many bytes
     fewer it keeps if that was measured, or why it was left alone."""
+    check_module(model, "conversions")
     return {name: text for name, module in model.named_modules() if (text := described(module))}
 
 
@@ -336,6 +359,7 @@ def described(module: nn.Module) -> str | None:
 
 def undo(model: Model) -> Model:
     """Reverts every :func:`convert` of a model, and returns the model."""
+    check_module(model, "undo")
     for module in model.modules():
         restore(module)
     return model

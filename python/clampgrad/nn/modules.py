@@ -74,7 +74,8 @@ class Clamp(Named):
         inplace: whether to write the result into the input.
 
     The input is a Tensor of any shape and real dtype; the output has the
-    broadcast shape of it and the bounds.
+    broadcast shape of it and the bounds. Where min is greater than max the output is max, as in
+    ``torch.clamp``; :class:`Hardtanh` refuses such bounds, as torch's does.
 
     Raises:
         ValueError: both bounds are None, or the name of the convention is unknown.
