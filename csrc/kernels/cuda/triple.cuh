@@ -76,8 +76,7 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
     const M lo_hi = le(lo, hi), hi_lo = le(hi, lo);
     // The result of clamped(), by the fewest comparisons: first of x and lo, then of that and hi.
     const V raised = select(M(lo_x | negate(x.number)), in[0], in[1]);
-    const M is_nan = negate(M(x_lo | lo_x));
-    const M is_low = M((lo_x & x_hi) | (negate(lo_x) & lo_hi)); // of bools, cheaper than select()
+    const M is_nan = negate(M(x_lo | lo_x)), is_low = select(lo_x, x_hi, lo_hi);
     out[0] = select(M(is_nan | is_low), raised, in[2]);
     recorded[0] = as<Recorded>(x_lo, in[0], in[1]);
     recorded[1] = as<Recorded>(lo_x, in[1], in[0]);
