@@ -82,7 +82,7 @@ __device__ __forceinline__ void run_row(
     }
     op(from, recorded, to);
     if constexpr (is_forward<Call>) {
-      unrolled<kMasks<Op>>([&](int m) { words[m] |= R::at(row, i, recorded[m]); });
+      unrolled<kMasks<Op>>([&](int m) { R::put(words[m], row, i, recorded[m]); });
     }
     unrolled<Call::kOut>([&](int k) { std::memcpy(&out[k].values[i], &to[k], sizeof(V)); });
   });
@@ -108,6 +108,7 @@ __device__ __forceinline__ void run_rows(
   });
   unrolled<rows>([&](int row) { run_row(op, s, tile, row, in[row], words); });
   if constexpr (is_forward<typename Op::Call>) {
+    unrolled<kMasks<Op>>([&](int m) { words[m] = R::word(words[m]); });
     make_bits(op, words, bits);
     unrolled<Op::kBits>([&](int b) { bits[b] = tile.gather_bits(R::gathered(bits[b])); });
   }

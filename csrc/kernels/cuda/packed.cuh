@@ -68,6 +68,13 @@ __device__ __forceinline__ uint32_t mul2(uint32_t a, float b) {
   }
 }
 
+// 1 where a <= b, else 0: one instruction, and no predicate.
+__device__ __forceinline__ float le1(float a, float b) {
+  float one;
+  asm("set.le.f32.f32 %0, %1, %2;" : "=f"(one) : "f"(a), "f"(b));
+  return one;
+}
+
 // The mask that bits 7 and 31 say.
 __device__ __forceinline__ uint32_t signs2(uint32_t bytes) {
   uint32_t mask;

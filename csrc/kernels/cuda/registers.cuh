@@ -35,9 +35,13 @@ struct Single {
   static CLAMPGRAD_HOST_DEVICE bool mask_at(uint32_t spread, int i) {
     return (spread >> i & 1u) != 0;
   }
-  // Where the masks of a tile are put together, and from there to a byte for each row.
-  static CLAMPGRAD_HOST_DEVICE uint32_t at(int row, int i, bool recorded) {
-    return uint32_t{recorded} << (8 * row + i);
+  // How the masks of a tile are put together, what word they make, and from there to a byte for
+  // each row.
+  static CLAMPGRAD_HOST_DEVICE void put(uint32_t& masks, int row, int i, bool recorded) {
+    masks |= uint32_t{recorded} << (8 * row + i);
+  }
+  static CLAMPGRAD_HOST_DEVICE uint32_t word(uint32_t masks) {
+    return masks;
   }
   static CLAMPGRAD_HOST_DEVICE uint32_t gathered(uint32_t bits) {
     return bits;
@@ -87,8 +91,11 @@ struct Packed {
   }
   // One instruction for both: those of even elements in the lower half, of odd ones in the upper.
   // Rows 2 and 3 lie between the elements of rows 0 and 1, and change places with half of them.
-  static CLAMPGRAD_HOST_DEVICE uint32_t at(int row, int i, WordMask recorded) {
-    return recorded.bits & 0x10001u << (8 * (row % 2) + row / 2 + i);
+  static CLAMPGRAD_HOST_DEVICE void put(uint32_t& masks, int row, int i, WordMask recorded) {
+    masks |= recorded.bits & 0x10001u << (8 * (row % 2) + row / 2 + i);
+  }
+  static CLAMPGRAD_HOST_DEVICE uint32_t word(uint32_t masks) {
+    return masks;
   }
   static CLAMPGRAD_HOST_DEVICE uint32_t gathered(uint32_t bits) {
     const uint32_t differ = (bits ^ bits >> 15) & 0xaaaa;

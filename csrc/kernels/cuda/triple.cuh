@@ -35,25 +35,55 @@ CLAMPGRAD_HOST_DEVICE Ordered larger(const Ordered& a, const Ordered& b) {
   return select(lt(a, b), b, a);
 }
 
+// Floats, whose comparisons are added up as numbers: the bools of a tile are far more than a GPU
+// has predicates, and ptxas takes many instructions to keep them.
+struct AddedUp : ElementHere<float> {
+  struct Register : Single<float> {
+    using Mask = float; // 1 or 0
+
+    static CLAMPGRAD_HOST_DEVICE bool bit(float recorded, int) {
+      return recorded != 0;
+    }
+    static CLAMPGRAD_HOST_DEVICE void put(uint32_t& masks, int row, int i, float recorded) {
+      float sum;
+      std::memcpy(&sum, &masks, sizeof(sum));
+      sum += recorded * static_cast<float>(1 << (4 * row + i)); // exact: 16 bits
+      std::memcpy(&masks, &sum, sizeof(sum));
+    }
+    static CLAMPGRAD_HOST_DEVICE uint32_t word(uint32_t masks) {
+      float sum;
+      std::memcpy(&sum, &masks, sizeof(sum));
+      return static_cast<uint32_t>(sum);
+    }
+    static CLAMPGRAD_HOST_DEVICE uint32_t gathered(uint32_t bits) {
+      const uint32_t rows = bits & 0xffff, halves = (rows | rows << 8) & 0xff00ff;
+      return (halves | halves << 4) & 0xf0f0f0f;
+    }
+  };
+};
+
 template <typename E>
 struct CompareTriple : Op<TensorForward<3>, E, 3> {
-  BitFormat format;
+  Gradient rule;
   int differentiated;
 
-  template <typename V, typename M>
-  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], M (&recorded)[6], V (&out)[1]) const {
+  template <typename V, typename Recorded>
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[3], Recorded (&recorded)[6], V (&out)[1]) const {
+    using M = Mask<V>;
     const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
     const M x_lo = le(x, lo), lo_x = le(lo, x), x_hi = le(x, hi), hi_x = le(hi, x);
     const M lo_hi = le(lo, hi), hi_lo = le(hi, lo);
     // The result of clamped(), by the fewest comparisons: first of x and lo, then of that and hi.
     const V raised = select(M(lo_x | negate(x.number)), in[0], in[1]);
-    const M is_nan = negate(M(x_lo | lo_x));
-    const M is_low = M((lo_x & x_hi) | (negate(lo_x) & lo_hi)); // of bools, cheaper than select()
+    const M is_nan = negate(M(x_lo | lo_x)), is_low = select(lo_x, x_hi, lo_hi);
     out[0] = select(M(is_nan | is_low), raised, in[2]);
-    const M all[] = {x_lo, lo_x, x_hi, hi_x, lo_hi, hi_lo};
-    for (int m = 0; m < 6; ++m) {
-      recorded[m] = all[m];
-    }
+    recorded[0] = as<Recorded>(x_lo, in[0], in[1]);
+    recorded[1] = as<Recorded>(lo_x, in[1], in[0]);
+    recorded[2] = as<Recorded>(x_hi, in[0], in[2]);
+    recorded[3] = as<Recorded>(hi_x, in[2], in[0]);
+    recorded[4] = as<Recorded>(lo_hi, in[1], in[2]);
+    recorded[5] = as<Recorded>(hi_lo, in[2], in[1]);
   }
 
   CLAMPGRAD_HOST_DEVICE void make_bits(const uint32_t (&recorded)[6], uint32_t (&bits)[3]) const {
@@ -73,44 +103,45 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
  private:
   using Argument = Compared<Ordered>;
 
+  template <typename Recorded, typename V>
+  static CLAMPGRAD_HOST_DEVICE Recorded as(Mask<V> less_or_equal, V a, V b) {
+    if constexpr (std::is_same_v<Recorded, float>) {
+      return cuda::le1(a, b);
+    } else {
+      return less_or_equal;
+    }
+  }
+
   static CLAMPGRAD_HOST_DEVICE Argument argument(WordMask number, const Ordered& key) {
     return {key, everywhere<WordMask>(), number};
-  }
-  // Whether a convention has this format for three Tensors.
-  template <BitFormat tried>
-  static constexpr bool is_format() {
-    for (int g = 0; g < kGradients; ++g) {
-      if (format_of(static_cast<Gradient>(g), 3) == tried) {
-        return true;
-      }
-    }
-    return false;
   }
   template <int first>
   CLAMPGRAD_HOST_DEVICE void apply_rule(
       const Argument& x, const Argument& lo, const Argument& hi, uint32_t (&bits)[3]) const {
-    constexpr auto tried = static_cast<BitFormat>(first);
-    if constexpr (is_format<tried>()) {
-      if (format == tried) {
+    constexpr auto gradient = static_cast<Gradient>(first);
+    if constexpr (recorded_rule(rule_of(gradient, 3)) == gradient) {
+      if (rule == gradient) {
         const Argument y = {
             clamped(x.key, lo.key, hi.key, x, lo, hi), everywhere<WordMask>(), WordMask()};
         WordMask masks[3];
-        triple_bits<tried>(triple_masks<tried>(x, lo, hi, y, differentiated), masks);
+        triple_bits<gradient>(triple_masks<gradient>(x, lo, hi, y, differentiated), masks);
         for (int b = 0; b < 3; ++b) {
           bits[b] = masks[b].bits;
         }
         return;
       }
     }
-    if constexpr (tried != BitFormat::position) {
+    if constexpr (first + 1 < kGradients) {
       apply_rule<first + 1>(x, lo, hi, bits);
     }
   }
 };
 
 template <typename E>
-CompareTriple<E> compare_triple(const TensorForward<3>& call) {
-  return {{}, format_of(call.gradient, 3), call.differentiated};
+auto compare_triple(const TensorForward<3>& call) {
+  using Here = std::conditional_t<std::is_same_v<E, ElementHere<float>>, AddedUp, E>;
+  const Gradient rule = recorded_rule(rule_of(call.gradient, 3));
+  return CompareTriple<Here>{{}, rule, call.differentiated};
 }
 
 } // namespace

@@ -60,6 +60,10 @@ uint32_t mul2(uint32_t a, float b) {
   return each_half([=](int h) { return T(number<T>(a, h) * b).x; });
 }
 
+inline float le1(float a, float b) {
+  return a <= b ? 1.0f : 0.0f;
+}
+
 inline uint32_t signs2(uint32_t bytes) {
   return each_half([=](int h) { return -(bytes >> (h == 0 ? 7 : 31) & 1); });
 }
