@@ -11,7 +11,6 @@ SPEED = {
     for name in sorted(path.stem for path in records.FOLDER.glob("cpu-*.jsonl"))
 }
 USUAL = SPEED["2.13.0"]
-VALUES = [records.read(path.stem) for path in sorted(records.FOLDER.glob("values-*.jsonl"))]
 GPUS = [records.read(path.stem) for path in sorted(records.FOLDER.glob("cuda-*.jsonl"))]
 SPACE = "\N{NO-BREAK SPACE}"  # between a number and its unit, in cells that are narrow
 
@@ -137,103 +136,6 @@ def speed_saved():
             cells = (f"{of['saved_bits']:g}" for of in (kept, narrow["functions"][function]))
             yield wide["group"], code(function), *cells
     yield f"Bits per element saved for backward. {machine(USUAL)}"
-
-
-# ---- Nothing recorded, and other calls -----------------------------------------------------------
-
-
-def over_rival(results, sizes, rival, own=None, of=None, **key):
-    """By size: our time over the rival's, with that of torch's own function in brackets."""
-    found = {row["n"]: row["functions"] for row in blocks(results, **key)}
-    for n in sizes:
-        times = {name: t["median"] for name, t in found.get(n, {}).items()}
-        if not times:
-            yield ""
-            continue
-        ours = times[of or next(iter(times))] / times[rival]
-        yield f"{ours:.2f}" + (f" ({times[own] / times[rival]:.2f})" if own else "")
-
-
-def sets():
-    return [(f"{r['machine']['cpu']}, {r['machine']['instruction_set']}", r) for r in VALUES]
-
-
-@table(left=4)
-def values():
-    """Where no gradient is recorded."""
-    rivals = {
-        "clamp": ("torch.neg", "torch.clamp"),
-        "clamp_min": ("torch.neg", "torch.clamp_min"),
-        "clamp_": ("torch.neg_", "torch.clamp_"),
-        "maximum": ("torch.add", "torch.maximum"),
-        "fmax": ("torch.add", "torch.fmax"),
-    }
-    sizes = [2**n for n in (12, 14, 16, 18, 20, 22)]
-    yield "machine", "function", "beside", "dtype", *map(size, sizes)
-    for where, results in sets():
-        for group, (rival, own) in rivals.items():
-            for dtype in ("bfloat16", "float16", "float32"):
-                key = dict(group=group, dtype=dtype, threads=1, direction="values")
-                cells = over_rival(results, sizes, rival, own, **key)
-                yield where, code(group), code(rival), dtype, *cells
-    yield (
-        "Our time over that of another function, by the number of elements; in brackets, that of torch's function of the "
-        f"same name. One thread, malloc that recycles memory. {' '.join(map(machine, VALUES))}"
-    )
-
-
-@table(left=4)
-def modules():
-    """Calls of modules, beside torch's in a process that converts nothing."""
-    sizes = [2**n for n in (0, 12, 16, 20)]
-    yield "machine", "module", "call", "dtype", *map(size, sizes)
-    for where, results in sets():
-        for group in ("nn.ReLU6", "nn.Hardtanh"):
-            for direction, what in (("values", "evaluates"), ("forward", "trains: its forward")):
-                for dtype in DTYPES:
-                    key = dict(group=group, dtype=dtype, threads=1, direction=direction)
-                    cells = over_rival(results, sizes, "torch.nn", **key)
-                    yield where, code(group), what, dtype, *cells
-    yield f"The time of a converted module over that of torch's, one thread. {' '.join(map(machine, VALUES))}"
-
-
-@table(left=4)
-def other_calls():
-    """Two threads, in place, and other layouts."""
-    sizes = [2**16, 2**20, 2**22]
-    yield "machine", "call", "beside", "dtype", *map(size, sizes)
-    cases = (
-        ("two threads, nothing recorded", "torch.neg", "clamp", 2, "values"),
-        ("two threads, nothing recorded", "torch.add", "maximum", 2, "values"),
-        ("`clamp_` of a copy, forward and backward", "F.relu_", "clamp_", 1, "both"),
-        ("`channels_last`, with a contiguous gradient", "F.relu", "channels_last", 1, "both"),
-        ("every second element, forward and backward", "F.relu", "a strided input", 1, "both"),
-    )
-    for where, results in sets():
-        for what, rival, group, threads, direction in cases:
-            for dtype in DTYPES:
-                key = dict(group=group, dtype=dtype, threads=threads, direction=direction)
-                cells = over_rival(results, sizes, rival, **key)
-                yield where, what, code(rival), dtype, *cells
-    yield f"Our time over that of another function. {' '.join(map(machine, VALUES))}"
-
-
-@table(left=1)
-def evaluated_models():
-    """A forward of a real model in 16 bits, by setting."""
-    found = records.read("evaluated-models")
-    settings = list(dict.fromkeys(r["setting"] for r in found["rows"]))
-    cases = {(r["model"], r["setting"]): r for r in found["rows"]}
-    yield "model", *map(code, settings)
-    for model in dict.fromkeys(r["model"] for r in found["rows"]):
-        yield model, *(f"{cases[model, s]['milliseconds']:.1f}{SPACE}ms" for s in settings)
-    same = all(r["result"] == cases[r["model"], "stock"]["result"] for r in found["rows"])
-    yield (
-        "A forward under `torch.no_grad`, one thread, a batch of 8 images of 96 x 96, channels last, random weights: the "
-        f"time of the processor, the median of {found['rounds']} processes, each with its fastest. "
-        f"{'All results are equal to the bit. ' if same else ''}{libraries(found)}, {made_on(found)}; "
-        "`python -m lab.real_models --evaluated`."
-    )
 
 
 # ---- Models --------------------------------------------------------------------------------------
