@@ -254,9 +254,10 @@ def kernel(name: str, operator: Any) -> Kernel:
         if is_clamp and not in_place and x.requires_grad and torch.is_grad_enabled():
             lo, hi = bounds(others)
             if is_composed(gradient, lo, hi) and not below_a_trace():
-                y = operator.redispatch(to_torchs_own(keys), x.detach(), *others)  # or its error
+                v = x.detach()
+                y = operator.redispatch(to_torchs_own(keys), v, *others)  # or its error
                 reached[f"aten::{torchs}"] += 1
-                return compose(x, y, lo, hi, gradient)
+                return compose(x, v, y, lo, hi, gradient)
         if not is_recorded(x, others, in_place):
             return operator.redispatch(to_torchs_own(keys), x, *others)
         reached[f"aten::{torchs}"] += 1
