@@ -23,7 +23,7 @@ from clampgrad._contract.table import PSEUDO
 from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.forward import check_in_place, is_written_input
 from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
-from clampgrad._implementation.portable.gate import Clamp, Rule, beside, located
+from clampgrad._implementation.portable.gate import Clamp, Rule, are_numbers, located
 from clampgrad._torch import tangents, thread_state
 from clampgrad._torch.dispatcher import (
     Kernel,
@@ -270,7 +270,7 @@ def kernel(name: str, operator: Any) -> Kernel:
         with next_level(False):
             dtype, args, position = located(name, gradient, (x, *others))
         goes_on = partial(operator.redispatch, below_autograd(keys))
-        rule = Pinned(name, rules, beside(args, gradient), dtype, goes_on, records)
+        rule = Pinned(name, rules, gradient, are_numbers(others), dtype, goes_on, records)
         return Recorded.call(rule, records, *args, position)
 
     return call
