@@ -65,9 +65,8 @@ def as_tensors(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
         return *map(tensor, numbers), in_order
 
 
-def compose(x: Tensor, y: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
-    """A clamp of x, of which y is the value."""
-    v = x.detach()
+def compose(x: Tensor, v: Tensor, y: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
+    """A clamp of x, of which y is the value. v is x, detached."""
     lo, hi, in_order = (as_tensors if type(v) is Tensor else compared)(lo, hi, v.dtype)
     strict = gradient in STRICT
     if lo is None or hi is None:

@@ -84,7 +84,9 @@ def rows(operator: str) -> dict[int, tuple[dict, str]]:
 
 
 @cache
-def shares(operator: str, gradient: str, differentiated: frozenset[str]) -> dict[str, Share]:
+def shares(
+    operator: str, gradient: str, numbers: bool, differentiated: frozenset[str]
+) -> dict[str, Share]:
     """The shares of a gradient g for every argument, and where it
     gets them; elsewhere it gets 0."""
     names = OPERATORS[operator]["arguments"]
@@ -93,7 +95,7 @@ def shares(operator: str, gradient: str, differentiated: frozenset[str]) -> dict
     }
     for position, (row, versus) in rows(operator).items():
         rule = gradient if gradient in EXACT else "min_norm"
-        for name, factor in zip(names, map(Fraction, factors(row, rule, False, differentiated))):
+        for name, factor in zip(names, map(Fraction, factors(row, rule, numbers, differentiated))):
             assert factor.numerator in (0, 1), "the select divides g, and does not multiply it"
             gets = [("g", factor.denominator) if factor else (0, 1)] * len(COLUMNS)
             if gradient not in EXACT and name == "x":

@@ -102,7 +102,8 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str, in_operator: 
     """A clamp that is recorded, of any name; of its bounds, one at least is given."""
     suffix = "_" if name.endswith("_") else ""
     if not suffix and is_composed(gradient, lo, hi) and not (in_operator and below_a_trace()):
-        return compose(x, TORCHS.clamp(x.detach(), lo, hi), lo, hi, gradient)
+        v = x.detach()
+        return compose(x, v, TORCHS.clamp(v, lo, hi), lo, hi, gradient)
     if suffix:
         check_in_place(x, lo, hi)
         check_levels_allow_writing(x)

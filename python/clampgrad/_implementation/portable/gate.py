@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
-from clampgrad._contract.table import BESIDE_CONSTANTS, STRICT
+from clampgrad._contract.table import STRICT
 from clampgrad._implementation.portable.contract import Share, contains, positions, relation, shares
 from clampgrad._implementation.portable.forward import (
     as_compared,
@@ -78,6 +78,7 @@ class Rule:
     name: str  # torch's
     operator: str  # the contract's
     gradient: str
+    numbers: bool  # every argument but x is one
     dtype: torch.dtype  # of the result, in which the arguments are compared
 
     @property
@@ -85,7 +86,7 @@ class Rule:
         return self.name.endswith("_")
 
     def shares(self, differentiated: set[str]) -> dict[str, Share]:
-        return shares(self.operator, self.gradient, frozenset(differentiated))
+        return shares(self.operator, self.gradient, self.numbers, frozenset(differentiated))
 
     def forward(self, x: Tensor, *others: Any) -> Tensor:
         """What is called. In place it does not count the version of x: autograd does."""
@@ -203,7 +204,6 @@ def located(
 ) -> tuple[torch.dtype, list[Any], Tensor]:
     """The dtype of the result, the arguments with numbers rounded to it, and
     the position of every element."""
-    numbers = not any(isinstance(other, Tensor) for other in args[1:])
     functional = name.rstrip("_")
     try:
         dtype = dtype_of(functional, args)
@@ -212,7 +212,7 @@ def located(
         others = [o if isinstance(o, Tensor) else in_dtype(o, dtype) for o in others]
         y = read = x if functional == name else copied(x)
         if (
-            numbers
+            are_numbers(others)
             and gradient in (*STRICT, "straight_through")
             and dispatch_modes_are_on()
             and not any(stays_unrounded(o, dtype) for o in others)
@@ -227,10 +227,8 @@ def located(
         raise
 
 
-def beside(args: Sequence[Any], gradient: str) -> str:
-    """The convention that treats constant Tensors as this one treats numbers, if all bounds are."""
-    numbers = not any(isinstance(other, Tensor) for other in args[1:])
-    return BESIDE_CONSTANTS.get(gradient) or gradient if numbers else gradient
+def are_numbers(others: Sequence[Any]) -> bool:
+    return not any(isinstance(other, Tensor) for other in others)
 
 
 class Clamp(torch.autograd.Function):
@@ -245,7 +243,7 @@ class Clamp(torch.autograd.Function):
     @classmethod
     def of(cls, name: str, operator: str, gradient: str, *args: Any) -> Tensor:
         dtype, found, position = located(name, gradient, args)
-        rule = Rule(name, operator, beside(args, gradient), dtype)
+        rule = Rule(name, operator, gradient, are_numbers(args[1:]), dtype)
         return cls.apply(rule, torch.is_grad_enabled(), *found, position)
 
     @staticmethod

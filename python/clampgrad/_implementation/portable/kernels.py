@@ -23,7 +23,7 @@ from clampgrad._contract.table import PSEUDO
 from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.forward import check_in_place, is_written_input
 from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
-from clampgrad._implementation.portable.gate import Clamp, Rule, beside, located
+from clampgrad._implementation.portable.gate import Clamp, Rule, are_numbers, located
 from clampgrad._torch import tangents, thread_state
 from clampgrad._torch.dispatcher import (
     Kernel,
@@ -254,9 +254,10 @@ def kernel(name: str, operator: Any) -> Kernel:
         if is_clamp and not in_place and x.requires_grad and torch.is_grad_enabled():
             lo, hi = bounds(others)
             if is_composed(gradient, lo, hi) and not below_a_trace():
-                y = operator.redispatch(to_torchs_own(keys), x.detach(), *others)  # or its error
+                v = x.detach()
+                y = operator.redispatch(to_torchs_own(keys), v, *others)  # or its error
                 reached[f"aten::{torchs}"] += 1
-                return compose(x, y, lo, hi, gradient)
+                return compose(x, v, y, lo, hi, gradient)
         if not is_recorded(x, others, in_place):
             return operator.redispatch(to_torchs_own(keys), x, *others)
         reached[f"aten::{torchs}"] += 1
@@ -269,7 +270,7 @@ def kernel(name: str, operator: Any) -> Kernel:
         with next_level(False):
             dtype, args, position = located(name, gradient, (x, *others))
         goes_on = partial(operator.redispatch, below_autograd(keys))
-        rule = Pinned(name, rules, beside(args, gradient), dtype, goes_on, records)
+        rule = Pinned(name, rules, gradient, are_numbers(others), dtype, goes_on, records)
         return Recorded.call(rule, records, *args, position)
 
     return call
