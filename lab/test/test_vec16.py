@@ -77,12 +77,12 @@ def test_no_number_changes(tmp_path):
     special = bounds(torch.bfloat16, 40) + bounds(torch.float16, 40)
     others = {*special, *random.Random(0).sample(range(2**16), 60)}
     rows = [*proved(sides, sorted(others), 40)]
-    assert len(rows) == 2 * len(DTYPES) * (2 + 2 * len(FUNCTIONS))
+    assert len(rows) == 2 * len(DTYPES) * (1 + 2 * len(FUNCTIONS))
     for row in rows:
         assert bool(row["numbers"]) == (row["side"] == "stock AVX512"), row
         keeps = row["function"] in ("maximum", "minimum") and "patched" in row["side"]
         assert not (keeps and row["payloads"]), row
-    # A comparison can fail: of another function, and of lanes in another order.
+    # Another function would be noticed, and what is in no vector.
     patched = sides["patched AVX2"]
     assert compared(patched, Other(patched), "maximum", torch.bfloat16, [(0,)])["numbers"]
     with pytest.raises(RuntimeError, match="outside of the vectors"):

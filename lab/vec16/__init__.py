@@ -8,9 +8,7 @@ Both compile loops.cpp for AVX2 and for AVX-512, with and without the patches, a
 record, from which patches/proposals has its tables.
 """
 
-import os
 import re
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,6 +16,7 @@ from pathlib import Path
 import torch
 from torch.utils.cpp_extension import include_paths, library_paths
 
+from buildtools.torch_here import compiler
 from lab.series import PATCHES, git
 
 ROOM = Path(__file__).parent
@@ -32,10 +31,6 @@ FLAGS = {  # those of upstream's build
 def patch_of(proposal):
     (path,) = (PATCHES / "proposals" / proposal).glob("*.patch")
     return path
-
-
-def compiler():
-    return shlex.split(os.environ.get("CXX", "c++"))
 
 
 def runs_here(instructions):
