@@ -163,7 +163,10 @@ def loops_of(dtype, *instructions):
     found, loops = records.read("vec16-times"), {}
     for r in found["rows"]:
         if r["dtype"] == dtype and r["instructions"] in instructions:
-            cell = f"{r['stock']:.3g} → {r['patched']:.3g} ({r['stock'] / r['patched']:.2f})"
+            before, after = (
+                f"{µs:,.0f}" if µs > 99 else f"{µs:.2g}" for µs in (r["stock"], r["patched"])
+            )
+            cell = f"{before} → {after} ({r['stock'] / r['patched']:.1f})"
             loops.setdefault(r["loop"], {})[r["instructions"], r["n"]] = cell
     columns = next(iter(loops.values()))
     yield "µs", *(f"{i}, 2^{n.bit_length() - 1} elements" for i, n in columns)

@@ -54,14 +54,13 @@ def compared(before, after, name, dtype, others):
         rows += 1
         old, new = (out.view(torch.int16) for out in found)
         if not torch.equal(old, new):
-            differ = old != new
-            nan = (old & 0x7FFF > INFINITY[dtype]) & (new & 0x7FFF > INFINITY[dtype])
-            payloads += int((differ & nan).sum())
-            wrong = differ & ~nan
-            if int(wrong.sum()):
-                numbers += int(wrong.sum())
-                at = int(wrong.nonzero()[0])
-                first = first or [hex(int(PATTERNS[at])), *map(hex, row)]
+            at = (old != new).nonzero().flatten()
+            nan = [out[at] & 0x7FFF > INFINITY[dtype] for out in (old, new)]
+            wrong = at[~(nan[0] & nan[1])]
+            numbers += len(wrong)
+            payloads += len(at) - len(wrong)
+            if len(wrong) and not first:
+                first = [hex(int(PATTERNS[wrong[0]])), *map(hex, row)]
     return {"compared": rows * 2**16, "numbers": numbers, "payloads": payloads, "first": first}
 
 
