@@ -149,6 +149,7 @@ def differing(dtype, *instructions):
     yield "", "results compared", *columns
     for name in dict.fromkeys(function for function, _ in counts):
         of = [counts[name, i] for i in instructions]
+        assert len({c["compared"] for c in of}) == 1, "the comparison is not whole"
         cells = (f"{c[what]:,}" for c in of for what in ("numbers", "payloads"))
         yield code(name), f"{of[0]['compared']:,}", *cells
     yield (
