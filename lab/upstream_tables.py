@@ -152,10 +152,16 @@ def differing(dtype, *instructions):
         assert len({c["compared"] for c in of}) == 1, "the comparison is not whole"
         cells = (f"{c[what]:,}" for c in of for what in ("numbers", "payloads"))
         yield code(name), f"{of[0]['compared']:,}", *cells
+    clamps = [r for r in found["rows"] if r["dtype"] == dtype and r["function"] == "clamp"]
+    off, on = (
+        {round((r["compared"] / 2**16) ** 0.5) for r in clamps if r["flush"] == flush}
+        for flush in (False, True)
+    )
+    bounds = f"{max(off)} bounds" + (f" ({min(on)} with it on)" if on != off else "")
     yield (
-        f"All pairs of operands; of `clamp`, all numbers between all pairs of {found['bounds']} bounds. Each with "
-        "`set_flush_denormal` off and on, beside the AVX2 code as it is, in the loop of `cpu_kernel_vec`. A payload differs "
-        f"where both results are NaN. Headers of torch {found['torch']}."
+        f"All pairs of operands; of `clamp`, all numbers between all pairs of {bounds}. Each with `set_flush_denormal` off "
+        "and on, beside the AVX2 code as it is, in the loop of `cpu_kernel_vec`. A payload differs where both results are "
+        f"NaN. Headers of torch {found['torch']}."
     )
 
 
