@@ -81,7 +81,7 @@ JAX_VENV := .venv/jax-$(JAX)
 # Folders are in the list so that a removed file counts as a change too.
 SOURCES := $(shell find csrc codegen buildtools python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so" -not -name "*.so.*") \
            conventions.yaml derivatives.yaml setup.py pyproject.toml torch_releases.txt
-CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
+CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host lab/vec16 examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
 # The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))

@@ -238,20 +238,28 @@ def states(source: Path) -> dict[str, str]:
     return found
 
 
+def listed(names: Sequence[str]) -> str:
+    """The first ten names, and how many more there are."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(names[:10]) + more
+
+
 def in_the_way(tree: Path) -> Iterator[str]:
     """What keeps a tree from being patched with git am, and built."""
     changed = git(tree, "status", "--porcelain", "--untracked-files=no").stdout.splitlines()
     if changed:
-        yield f"commit or stash first: {', '.join(line[3:] for line in changed)}"
+        yield f"commit or stash first: {listed([line[3:] for line in changed])}"
     if re.search(r"\s", str(tree.resolve())):
         yield f"a space in {tree.resolve()}, where PyTorch's build would split it: move the checkout"
     compiler = os.environ.get("CXX", "c++").split()[0]
     if gone := [name for name in ("cmake", "ninja", compiler) if not shutil.which(name)]:
         yield f"not on PATH: {', '.join(gone)}"
-    listed = git(tree, "config", "-f", ".gitmodules", "--get-regexp", r"\.path$").stdout
-    paths = [line.split(maxsplit=1)[1] for line in listed.splitlines()]
+    found = git(tree, "config", "-f", ".gitmodules", "--get-regexp", r"\.path$").stdout
+    paths = [line.split(maxsplit=1)[1] for line in found.splitlines()]
     if empty := [p for p in paths if not ((tree / p).is_dir() and any((tree / p).iterdir()))]:
-        yield f"without files: {', '.join(empty)} (git submodule update --init --recursive)"
+        yield f"without files: {listed(empty)} (git submodule update --init --recursive)"
+    if git(tree, "var", "GIT_COMMITTER_IDENT").returncode:
+        yield "git am commits, and git does not know your name: set user.name and user.email"
 
 
 def check(tree: Path, series: Series) -> str:
@@ -262,7 +270,7 @@ def check(tree: Path, series: Series) -> str:
     files = files_of(*patches)
     return (
         f"ready: git am would add {len(patches)} commits of {series.name} to {tree} ({release_of(tree)}), which change "
-        f"{len(files)} files: {', '.join(files)}"
+        f"{len(files)} files: {listed(files)}"
     )
 
 

@@ -1,6 +1,8 @@
 """The tables of docs/upstream/ and patches/: what a build of PyTorch and `verify`
 found, and what patches cost."""
 
+from collections import Counter
+
 import records
 from records import code, made_on, minutes, table
 
@@ -130,3 +132,75 @@ def tensor_bounds_t5():
         f"{made_on(found)}; the best step of a process, the median of {found['processes']} processes of each side, in turn. "
         f"{found['note']}"
     ).strip()
+
+
+# ---- torch's vectors of 16 bits ------------------------------------------------------------------
+
+
+def differing(dtype, *instructions):
+    """How many results of at::vec a patch changes, denormals flushed or not."""
+    found = records.read("vec16-proof")
+    counts = {}
+    for r in found["rows"]:
+        if r["dtype"] == dtype and r["side"].startswith("patched"):
+            of = counts.setdefault((r["function"], r["side"].split()[1]), Counter())
+            of.update({key: r[key] for key in ("compared", "numbers", "payloads")})
+    columns = [f"{what} that differ, {i}" for i in instructions for what in ("numbers", "payloads")]
+    yield "", "results compared", *columns
+    for name in dict.fromkeys(function for function, _ in counts):
+        of = [counts[name, i] for i in instructions]
+        assert len({c["compared"] for c in of}) == 1, "the comparison is not whole"
+        cells = (f"{c[what]:,}" for c in of for what in ("numbers", "payloads"))
+        yield code(name), f"{of[0]['compared']:,}", *cells
+    clamps = [r for r in found["rows"] if r["dtype"] == dtype and r["function"] == "clamp"]
+    off, on = (
+        {round((r["compared"] / 2**16) ** 0.5) for r in clamps if r["flush"] == flush}
+        for flush in (False, True)
+    )
+    bounds = f"{max(off)} bounds" + (f" ({min(on)} with it on)" if on != off else "")
+    yield (
+        f"All pairs of operands; of `clamp`, all numbers between all pairs of {bounds}. Each with `set_flush_denormal` off "
+        "and on, beside the AVX2 code as it is, in the loop of `cpu_kernel_vec`. A payload differs where both results are "
+        f"NaN. Headers of torch {found['torch']}."
+    )
+
+
+def loops_of(dtype, *instructions):
+    """Torch's loops with and without a patch to at::vec."""
+    found, loops = records.read("vec16-times"), {}
+    for r in found["rows"]:
+        if r["dtype"] == dtype and r["instructions"] in instructions:
+            before, after = (
+                f"{µs:,.0f}" if µs > 99 else f"{µs:.2g}" for µs in (r["stock"], r["patched"])
+            )
+            cell = f"{before} → {after} ({r['stock'] / r['patched']:.1f})"
+            loops.setdefault(r["loop"], {})[r["instructions"], r["n"]] = cell
+    columns = next(iter(loops.values()))
+    yield "µs", *(f"{i}, 2^{n.bit_length() - 1} elements" for i, n in columns)
+    for name, cells in loops.items():
+        yield code(name), *cells.values()
+    yield (
+        "Before → after, and how many times as fast: the loops of `cpu_kernel_vec` and `binary_kernel_reduce_vec`, compiled "
+        f"with the headers of torch {found['torch']}. One thread, {found['machine']['cpu']}; both sides in turn in one "
+        f"process, the median of {found['rounds']} rounds."
+    )
+
+
+@table(left=1)
+def vec16_bfloat16():
+    return differing("bfloat16", "AVX2", "AVX512")
+
+
+@table(left=1)
+def vec16_half():
+    return differing("float16", "AVX2")
+
+
+@table(left=1)
+def vec16_bfloat16_times():
+    return loops_of("bfloat16", "AVX2", "AVX512")
+
+
+@table(left=1)
+def vec16_half_times():
+    return loops_of("float16", "AVX2")

@@ -206,6 +206,17 @@ def test_whether_it_can_be_applied_and_built(beside, monkeypatch, tmp_path):
     assert YAML in out
     write(tree, {"version.txt": "2.13.0\n"})
     assert "commit or stash first: version.txt" in shell(CHECK, fails=True)
+    many = {f"file_{i:02}.txt": "" for i in range(30)}
+    commit(tree, many)
+    write(tree, dict.fromkeys(many, "changed\n"))
+    said = shell(CHECK, fails=True)
+    assert "file_09.txt and 20 more" in said and "file_10" not in said
+    commit(tree, {})
+    git(tree, "config", "user.useConfigOnly", "true")  # whatever the system's name is
+    git(tree, "config", "--unset", "user.email")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    assert "set user.name and user.email" in shell(CHECK, fails=True)
+    git(tree, "config", "user.email", "upstream")
     commit(tree, {".gitmodules": '[submodule "x"]\n\tpath = third_party/x\n\turl = x\n'})
     monkeypatch.setenv("CXX", "no-such-compiler")
     said = shell(CHECK, fails=True)
