@@ -64,7 +64,7 @@ struct AddedUp : ElementHere<float> {
 
 template <typename E>
 struct CompareTriple : Op<TensorForward<3>, E, 3> {
-  Gradient rule;
+  BitFormat format;
   int differentiated;
 
   template <typename V, typename Recorded>
@@ -115,23 +115,33 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
   static CLAMPGRAD_HOST_DEVICE Argument argument(WordMask number, const Ordered& key) {
     return {key, everywhere<WordMask>(), number};
   }
+  // Whether a convention has this format for three Tensors.
+  template <BitFormat tried>
+  static constexpr bool is_format() {
+    for (int g = 0; g < kGradients; ++g) {
+      if (format_of(static_cast<Gradient>(g), 3) == tried) {
+        return true;
+      }
+    }
+    return false;
+  }
   template <int first>
   CLAMPGRAD_HOST_DEVICE void apply_rule(
       const Argument& x, const Argument& lo, const Argument& hi, uint32_t (&bits)[3]) const {
-    constexpr auto gradient = static_cast<Gradient>(first);
-    if constexpr (recorded_rule(rule_of(gradient, 3)) == gradient) {
-      if (rule == gradient) {
+    constexpr auto tried = static_cast<BitFormat>(first);
+    if constexpr (is_format<tried>()) {
+      if (format == tried) {
         const Argument y = {
             clamped(x.key, lo.key, hi.key, x, lo, hi), everywhere<WordMask>(), WordMask()};
         WordMask masks[3];
-        triple_bits<gradient>(triple_masks<gradient>(x, lo, hi, y, differentiated), masks);
+        triple_bits<tried>(triple_masks<tried>(x, lo, hi, y, differentiated), masks);
         for (int b = 0; b < 3; ++b) {
           bits[b] = masks[b].bits;
         }
         return;
       }
     }
-    if constexpr (first + 1 < kGradients) {
+    if constexpr (tried != BitFormat::position) {
       apply_rule<first + 1>(x, lo, hi, bits);
     }
   }
@@ -140,8 +150,8 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
 template <typename E>
 auto compare_triple(const TensorForward<3>& call) {
   using Here = std::conditional_t<std::is_same_v<E, ElementHere<float>>, AddedUp, E>;
-  const Gradient rule = recorded_rule(rule_of(call.gradient, 3));
-  return CompareTriple<Here>{{}, rule, call.differentiated};
+  const BitFormat format = format_of(call.gradient, 3);
+  return CompareTriple<Here>{{}, format, call.differentiated};
 }
 
 } // namespace
