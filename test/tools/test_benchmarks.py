@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import records
-from benchmarks import bars, broadcast, cases, memory, tables
+from benchmarks import bars, broadcast, cases, memory, tables, values
 from benchmarks.run import pooled, time_block
 from benchmarks.timing import DIRECTIONS, interleaved, step, summary
 
@@ -42,6 +42,21 @@ def test_a_ratio_below_its_target_is_missed():
     lines = [*bars.ratios({"rows": [{"malloc": "fixed", **row}]}, "cpu")]
     assert [line.endswith("missed") for line in lines] == [False, True, True]
     assert lines[1] == "torch.clamp / ours: 1.30, target 1.35: clamp, N = 1, float32  missed"
+
+
+def test_calls_that_record_nothing(monkeypatch):
+    """All cases run, and those that have a target are among them."""
+    for sizes in ("SIZES", "MODULE_SIZES", "LAYOUT_SIZES"):
+        monkeypatch.setattr(values, sizes, (2**12,))
+    seen = {}
+    for group, _, dtype, _, direction, calls in values.cases():
+        seen.setdefault((group, direction), {})[dtype] = calls
+        assert all(isinstance(call(), (torch.Tensor, tuple)) for call in calls.values())
+    for bar in bars.BARS["values"]:
+        of_group = seen[bar["group"], bar.get("direction", "both")]
+        for dtype in {*of_group, *bar} & {"float32", "bfloat16", "float16"}:
+            if dtype in bar:
+                assert {*bar["rivals"], *filter(None, [bar.get("of")])} <= of_group[dtype].keys()
 
 
 def test_bounds_that_are_broadcast(monkeypatch):

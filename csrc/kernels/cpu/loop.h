@@ -138,55 +138,6 @@ struct ElementHere : ElementOf<T> {
 };
 
 #if CLAMPGRAD_VECTOR_BYTES >= 32
-// A bfloat16 is the upper half of a float. Those of even lanes and those of odd ones are two
-// vectors of floats, whose maximum and minimum are one instruction each, and one of the arguments
-// to the bit: nothing is rounded.
-template <typename T>
-struct WithFloats : ElementHere<T> {
-  static_assert(std::is_same_v<T, c10::BFloat16>);
-  using Floats = Vector<float>;
-  using Pairs = Vector<uint32_t>;
-
-  template <bool has_lo, bool has_hi, typename V, typename K>
-  static CLAMPGRAD_HOST_DEVICE V
-  clamp(V value, K, Mask<K>, const Bounds<V>& values, const Bounds<K>& keys) {
-    // Where lo > hi, the value of lo is hi, and of two zeros x would stay: from infinity, none
-    // does.
-    const V infinite = V() + ElementOf<T>::infinity;
-    const V lo = has_lo && has_hi ? select(lt(keys.hi, keys.lo), infinite, values.lo) : values.lo;
-    const Bounds<Floats> bounds = {odd(lo), odd(values.hi)};
-    const auto clamped = [&](Floats x) {
-      const Floats raised = has_lo ? maximum(x, bounds.lo) : x;
-      return reinterpret_cast<Pairs>(has_hi ? minimum(raised, bounds.hi) : raised);
-    };
-    return reinterpret_cast<V>(clamped(even(value)) >> 16 | clamped(odd(value)));
-  }
-
- private:
-  template <typename V>
-  static CLAMPGRAD_HOST_DEVICE Floats even(V x) {
-    return reinterpret_cast<Floats>(reinterpret_cast<Pairs>(x) << 16);
-  }
-  template <typename V>
-  static CLAMPGRAD_HOST_DEVICE Floats odd(V x) {
-    return reinterpret_cast<Floats>(reinterpret_cast<Pairs>(x) & 0xffff0000u);
-  }
-  static CLAMPGRAD_HOST_DEVICE Floats maximum(Floats a, Floats b) {
-#if CLAMPGRAD_VECTOR_BYTES == 64
-    return larger_at_once(a, b);
-#else
-    return larger(a, b);
-#endif
-  }
-  static CLAMPGRAD_HOST_DEVICE Floats minimum(Floats a, Floats b) {
-#if CLAMPGRAD_VECTOR_BYTES == 64
-    return lesser_at_once(a, b);
-#else
-    return lesser(a, b);
-#endif
-  }
-};
-
 // 16-bit numbers with as few masks as can be: keys are counted from an infinity, so that NaNs,
 // which lie beyond it, wrap around to the other side.
 template <typename T>
@@ -225,7 +176,6 @@ struct WithMax : ElementHere<T> {
     return has_hi ? lesser_at_once(raised, keys.hi) : raised;
   }
 };
-
 #endif
 
 } // namespace
@@ -245,17 +195,14 @@ Loop<T, Call> loop_of() {
 template <typename T, typename Call>
 Loop<T, Call> loop() {
   if constexpr (std::is_base_of_v<NumberValues, Call>) {
-    constexpr bool is_bfloat16 = std::is_same_v<T, c10::BFloat16>;
 #if CLAMPGRAD_VECTOR_BYTES == 64
     if (__builtin_cpu_is("amd")) {
-      using Real = WithMax<T>;
-      using Short = std::conditional_t<is_bfloat16, WithFloats<T>, WithFewMasks<T>>;
-      return loop_of<std::conditional_t<sizeof(T) == 2, Short, Real>, T, Call>();
+      using E = std::conditional_t<sizeof(T) == 2, WithFewMasks<T>, WithMax<T>>;
+      return loop_of<E, T, Call>();
     }
 #elif CLAMPGRAD_VECTOR_BYTES == 32
     if constexpr (sizeof(T) == 2) {
-      using E = std::conditional_t<is_bfloat16, WithFloats<T>, WithFewMasks<T>>;
-      return loop_of<E, T, Call>();
+      return loop_of<WithFewMasks<T>, T, Call>();
     }
 #endif
   }
