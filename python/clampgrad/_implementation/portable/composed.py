@@ -65,9 +65,14 @@ def as_tensors(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
         return *map(tensor, numbers), in_order
 
 
-def compose(x: Tensor, v: Tensor, y: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
-    """A clamp of x, of which y is the value. v is x, detached."""
-    lo, hi, in_order = (as_tensors if type(v) is Tensor else compared)(lo, hi, v.dtype)
+def compose(x: Tensor, v: Tensor, y: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor | None:
+    """A clamp of x, of which y is the value. v is x, detached.
+
+    None where it would not lie in memory as y does: `where` chooses the strides of dimensions of
+    size 1 by itself.
+    """
+    is_plain = type(v) is Tensor
+    lo, hi, in_order = (as_tensors if is_plain else compared)(lo, hi, v.dtype)
     strict = gradient in STRICT
     if lo is None or hi is None:
         above, below = (gt, lt) if strict else (ge, le)
@@ -76,4 +81,5 @@ def compose(x: Tensor, v: Tensor, y: Tensor, lo: Any, hi: Any, gradient: str) ->
         passes = eq(v, y)
     else:
         passes = gt(v, lo) & lt(v, hi)
-    return where(passes, x, y)
+    result = where(passes, x, y)
+    return None if is_plain and result.stride() != y.stride() else result

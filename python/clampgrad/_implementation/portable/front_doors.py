@@ -103,7 +103,9 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str, in_operator: 
     suffix = "_" if name.endswith("_") else ""
     if not suffix and is_composed(gradient, lo, hi) and not (in_operator and below_a_trace()):
         v = x.detach()
-        return compose(x, v, TORCHS.clamp(v, lo, hi), lo, hi, gradient)
+        result = compose(x, v, TORCHS.clamp(v, lo, hi), lo, hi, gradient)
+        if result is not None:
+            return result
     if suffix:
         check_in_place(x, lo, hi)
         check_levels_allow_writing(x)

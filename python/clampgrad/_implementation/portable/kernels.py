@@ -256,8 +256,10 @@ def kernel(name: str, operator: Any) -> Kernel:
             if is_composed(gradient, lo, hi) and not below_a_trace():
                 v = x.detach()
                 y = operator.redispatch(to_torchs_own(keys), v, *others)  # or its error
-                reached[f"aten::{torchs}"] += 1
-                return compose(x, v, y, lo, hi, gradient)
+                result = compose(x, v, y, lo, hi, gradient)
+                if result is not None:
+                    reached[f"aten::{torchs}"] += 1
+                    return result
         if not is_recorded(x, others, in_place):
             return operator.redispatch(to_torchs_own(keys), x, *others)
         reached[f"aten::{torchs}"] += 1
