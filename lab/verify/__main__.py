@@ -1,5 +1,5 @@
-"""Verifies a series of patches in the installed PyTorch: applies it, compiles its formulas, and runs
-PyTorch's own operators with them through the matrix of test/matrix. Exit codes: 0 nothing wrong was
+"""Verifies a series of patches in the installed PyTorch: applies it, compiles its formulas, and
+runs PyTorch's own operators through the matrix of test/matrix. Exit codes: 0 nothing wrong was
 found, 1 something was, 2 refused."""
 
 import argparse

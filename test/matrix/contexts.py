@@ -280,16 +280,14 @@ def same_signs(what, actual, wanted):
 def signs(f, cell):
     """What is blocked is +0, and what passes keeps its sign. The value has that of torch's own, but
     where two Tensors tie: there torch's vectors and scalars differ."""
-    leaves = leaves_of(cell)
-    args = cell.laid_out(leaves)
-    y = f(*args)
+    should, leaves = expected(cell), leaves_of(cell)
+    y = f(*cell.laid_out(leaves))
     if y.is_floating_point():
-        both = y, torchs_own(cell, args)
-        of_two = torch.zeros_like(y, dtype=torch.bool) if cell.numbers else y == 0
-        same_signs("the value", *(torch.where(of_two, 1, t) for t in both))
-    if expected(cell).g is not None:
-        found = iter(grad(y, leaves, expected(cell).g.clone()))
-        for i, (leaf, share) in enumerate(zip(leaves, expected(cell).full)):
+        tie = torch.zeros_like(y, dtype=torch.bool) if cell.numbers else y == 0
+        same_signs("the value", *(torch.where(tie, 1, t) for t in (y, should.value)))
+    if should.g is not None:
+        found = iter(grad(y, leaves, should.g.clone()))
+        for i, (leaf, share) in enumerate(zip(leaves, should.full)):
             if leaf.requires_grad and (v := next(found)) is not None:
                 same_signs(f"the gradient of Tensor {i}", v, share.to(v.dtype))
 
