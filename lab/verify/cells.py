@@ -89,6 +89,11 @@ def is_of_2_13(cell, series):
     return RELEASE < (2, 14) and kept and kind_of(cell) == "tensors"
 
 
+def has_scalar_of_another_dtype(cell):
+    dtypes = {a.dtype for a in cell.tensor_args}
+    return len(dtypes) > 1 and any(a.shape == () for a in cell.tensor_args)
+
+
 # Which cells, and the error where only some of them fail.
 OF_PYTORCH = {
     "up to 2.13, forward mode of Tensors is not the transpose of reverse mode": (
@@ -98,6 +103,18 @@ OF_PYTORCH = {
     "up to 2.13, a clamp of a smaller Tensor by two larger ones raises an error in backward": (
         lambda cell, series: cell.operator == "clamp" and is_of_2_13(cell, series),
         "doesn't match the broadcast shape",
+    ),
+    "a clamp by two Tensors compares pairs, which without dimensions promote to another dtype": (
+        lambda cell, series: cell.operator == "clamp" and has_scalar_of_another_dtype(cell),
+        "",
+    ),
+    "a graph of Inductor that is made for other numbers rounds them otherwise": (
+        lambda cell, series: "Inductor" in cell.context and kind_of(cell) == "numbers",
+        "value: ",
+    ),
+    "vmap has no rule for lists": (
+        lambda cell, series: cell.form == "torch's own in a list",
+        "Batching rule not implemented",
     ),
     "vmap does not write what is batched to what is not": (
         lambda cell, series: FORMS[cell.form].in_place and "vmap" in cell.context,

@@ -523,21 +523,27 @@ def dual_of_graphs(f, cell):
 
 @whole("dual tensors that require grad", accepts=has_gradient)
 def dual_recorded(f, cell):
-    """Both at once: the gradient of the primal is what it is without a tangent."""
+    """The gradient is what it is without a tangent; if g has one, the gradient's has its shares."""
     should, leaves = expected(cell), leaves_of(cell)
     ones = [torch.ones_like(leaf) if w else None for leaf, w in zip(leaves, cell.want)]
+    along = numbers(cell.seed + 1, should.g.shape, should.g.dtype, FINITE)
 
     def run():
         with fwad.dual_level():
             args = with_tangents([leaf * 1 for leaf in leaves], ones)
             y = f(*cell.laid_out(args))
-            return y, grad(y, leaves, should.g)
+            found = grad(y, leaves, should.g, retain_graph=True)
+            dual = grad(y, leaves, fwad.make_dual(should.g.clone(), along))
+            tangents = [None if v is None else fwad.unpack_dual(v).tangent for v in dual]
+            return y, found, tangents
 
     if not linear(cell):
         return no_jvp(run)
-    y, found = run()
+    y, found, tangents = run()
     same("value", y, should.value)
     check_gradients(cell, leaves, found, should.full)
+    args, want = cell.fill(cell.tensors), cell.spread(cell.want)
+    check_gradients(cell, leaves, tangents, gradients(cell, args, want, along), "tangent")
 
 
 @whole("one tangent at a time", accepts=has_gradient)
@@ -558,27 +564,6 @@ def one_tangent(f, cell):
         wanted, tangent = pushed(cell, tangents, cell.want, should.g), run()
         tangent = torch.zeros_like(wanted) if tangent is None else tangent
         same(f"tangent along Tensor {i}", tangent, wanted)
-
-
-@whole("dual tensors, gradient included", accepts=has_gradient)
-def dual_backward(f, cell):
-    """In the backward of dual inputs, the tangent of a dual g has the same shares as g."""
-    should, leaves = expected(cell), leaves_of(cell)
-    ones = [torch.ones_like(leaf) if w else None for leaf, w in zip(leaves, cell.want)]
-    along = numbers(cell.seed + 1, should.g.shape, should.g.dtype, FINITE)
-
-    def run():
-        with fwad.dual_level():
-            args = with_tangents([leaf * 1 for leaf in leaves], ones)
-            found = grad(f(*cell.laid_out(args)), leaves, fwad.make_dual(should.g.clone(), along))
-            return zip(*(fwad.unpack_dual(v) for v in found if v is not None))
-
-    if not linear(cell):
-        return no_jvp(run)
-    found, tangents = run()
-    check_gradients(cell, leaves, found, should.full)
-    args, want = cell.fill(cell.tensors), cell.spread(cell.want)
-    check_gradients(cell, leaves, tangents, gradients(cell, args, want, along), "tangent")
 
 
 # ---- Two calls -----------------------------------------------------------------------------------
