@@ -101,7 +101,7 @@ def compiled(name, directory):
     release = torch.__version__.split("+")[0]
     found = {}
     for side, patches in zip(SIDES, ([], named(name).patches)):
-        texts = upstream_files.patched(directory / side, patches, release)
+        texts = upstream_files.apply_patches(directory / side, patches, release)
         found[side] = library.build_library(directory / side, texts)
     return found
 

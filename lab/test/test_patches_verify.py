@@ -9,7 +9,7 @@ import common
 from lab.series import FUNCTIONS, YAML, Refusal, Series, all_series, named
 from lab.verify.__main__ import NEVER, RELEASE, main, report, run_matrix, verify
 from lab.verify.library import run_compiler
-from lab.verify.upstream_files import of_the_wheel, patched
+from lab.verify.upstream_files import apply_patches, of_the_wheel
 
 pytestmark = pytest.mark.thorough
 
@@ -99,7 +99,7 @@ IN_CPLUSPLUS = "below = (self < min).logical_and(min <= max)"
 def of_mistakes(tmp_path_factory):
     """What is wrong with a series that has all of them."""
     folder = tmp_path_factory.mktemp("mistakes")
-    before = patched(folder / "before", JOINT, RELEASE)
+    before = apply_patches(folder / "before", JOINT, RELEASE)
     texts = {YAML: [before[YAML]] * 2}
     for entry, old, new, _ in MISTAKES.values():
         texts[YAML][1] = changed(texts[YAML][1], entry, old, new)

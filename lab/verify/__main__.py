@@ -16,14 +16,15 @@ import torch
 import records
 
 from ..series import FUNCTIONS, ROOT, YAML, Refusal, default, files_of, named, output_of
-from .library import build_library, changed_entries
-from .upstream_files import MANUAL, patched
+from .library import build_library, find_changed_entries
+from .upstream_files import MANUAL, apply_patches
 
 RELEASE = torch.__version__.split("+")[0]
-# Beside the files of a series that are not compiled, and the cells that are left out.
+# Beside the files of a series that are not compiled, and cells that are left out.
 NEVER = (
     "what nodes save for backward, other operators, TorchScript, and every device but the CPU",
     "FunctionsManual.cpp, but for the functions that our patches quote whole",
+    "forward mode of Tensors at a NaN, where PyTorch's is not the transpose of reverse mode",
 )
 
 
@@ -40,16 +41,21 @@ def run_matrix(*arguments):
 
 
 def verify(series):
-    """Returns what was looked at, what was not, and what is wrong. Refuses a series for another
-    release, and one that changes no formula, does not apply or does not compile."""
+    """Returns what was looked at, what was not, and what is wrong. Refuses a series without a
+    convention or for another release, and one that changes no formula, does not apply or does not
+    compile."""
+    if not series.convention:
+        raise Refusal(f"{series.name} names no convention, so there is nothing to compare with.")
     if not series.fits(RELEASE):
         raise Refusal(f"{series.name} is for {series.span}, and this is torch {RELEASE}.")
     with tempfile.TemporaryDirectory() as scratch:
         folders = [Path(scratch, side) for side in ("stock", "patched")]
-        before, after = (patched(f, p, RELEASE) for f, p in zip(folders, ([], series.patches)))
+        before, after = (
+            apply_patches(f, p, RELEASE) for f, p in zip(folders, ([], series.patches))
+        )
         old, new = ({m[0]: m[1] for m in MANUAL.finditer(t[FUNCTIONS])} for t in (before, after))
         changed = sorted({new[text] for text in new.keys() - old.keys()})
-        changed += changed_entries(before, after)
+        changed += find_changed_entries(before, after)
         if not changed:
             raise Refusal(f"{series.name} changes no formula of clamp and its family.")
         print("compiling the formulas, then a minute or two of cells", file=sys.stderr)

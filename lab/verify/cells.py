@@ -24,7 +24,7 @@ from matrix.reference import ARGUMENTS
 from matrix.run import CONTEXTS, applies, calls, check, waived
 
 LISTS = ("clamp_min", "clamp_max", "maximum", "minimum")
-# What part of the calls runs in each context, by form; in "plain" all of them do.
+# What part of the calls runs in each context, by form; of each operator, how many are compiled.
 PARTS = {"torch's own": 1, "torch's own in place": 0.2, "torch's own in a list": 0.2}
 COMPILED = {"compile, aot_eager": 2, "compile, aot_eager, dynamic": 2, "compile, Inductor": 4}
 
@@ -34,13 +34,14 @@ def kind_of(cell):
 
 
 def convention_of(cell, series):
-    """What torch's own operator has with a series."""
+    """Returns the convention of torch's own operator with a series."""
     covered = series and series.covers(cell.operator, kind_of(cell))
     return series.convention if covered else RELEASED
 
 
 def in_a_list(cell):
-    """The second of two Tensors, of which the first has another place at other bounds."""
+    """Calls an operator for a list of two Tensors and returns the second result. The first Tensor is
+    elsewhere between its bounds."""
 
     def function(x, bound):
         tensors = [torch.full_like(x, 2.5), x]
@@ -127,8 +128,8 @@ OF_PYTORCH = {
 }
 
 
-def left_out(cell, series, error=""):
-    """Why a cell does not count, or why its error does not; or None."""
+def find_reason(cell, series, error=""):
+    """Returns why a cell is left out or, if it failed, why its error is; or None."""
     if not error and (reason := waived(cell)):
         return reason
     for reason, (covers, text) in OF_PYTORCH.items():
@@ -140,8 +141,8 @@ def left_out(cell, series, error=""):
 # ---- Running -------------------------------------------------------------------------------------
 
 
-def drawn(context, form, part):
-    """A part of the calls, or that many of each operator; the same in every run."""
+def draw_cells(context, form, part):
+    """Returns a part of the calls, or that many of each operator; the same in every run."""
     order = random.Random(f"{context}, {form}")
     cells = (without_nan(replace(call, form=form, context=context)) for call in calls())
     cells = [cell for cell in cells if applies(cell)]
@@ -162,23 +163,23 @@ def run(series):
         for form, part in PARTS.items():
             if about.costly and (context not in COMPILED or form != "torch's own"):
                 continue
-            for cell in drawn(context, form, COMPILED.get(context, part)):
-                if reason := left_out(cell, series):
+            for cell in draw_cells(context, form, COMPILED.get(context, part)):
+                if reason := find_reason(cell, series):
                     reasons[reason] += 1
                     continue
                 try:
                     check(cell)
                     held[f"{cell.operator}, {kind_of(cell)}"] += 1
                 except Exception as error:
-                    if reason := left_out(cell, series, error):
+                    if reason := find_reason(cell, series, error):
                         reasons[reason] += 1
                     else:
-                        wrong.append([cell.operator, kind_of(cell), repr(cell), said(error)])
+                        wrong.append([cell.operator, kind_of(cell), repr(cell), first_line(error)])
     contexts = len([c for c in CONTEXTS if not CONTEXTS[c].costly]) + len(COMPILED)
     return {"held": held, "contexts": contexts, "left out": reasons, "wrong": wrong}
 
 
-def said(error):
+def first_line(error):
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 

@@ -53,7 +53,7 @@ def stem(signature):
     return re.match(r"(?:_foreach_)?(\w+?)_*\b", signature)[1]
 
 
-def changed_entries(before, after):
+def find_changed_entries(before, after):
     """Returns the signatures of the formulas that a series changes; refuses others than those of
     the family, which are not compiled here."""
     old, new = entries(before[YAML]), entries(after[YAML])
@@ -91,8 +91,8 @@ def generate(directory, texts):
 
 
 def build_library(directory, texts):
-    """Compiles the family in the folder where `patched` wrote the texts, and returns the library's
-    path; refuses with the compiler's errors."""
+    """Compiles the family in a folder and returns the path of the library; refuses with the
+    compiler's errors."""
     # It looks for a compiler and for CUDA when it is imported, and may complain.
     from torch.utils.cpp_extension import include_paths, library_paths
 

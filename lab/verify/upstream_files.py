@@ -52,7 +52,7 @@ def of_the_wheel(name):
     return PACKAGED.parents[1] / "torch/include" / name.removeprefix("aten/src/")
 
 
-def patched(directory, patches, release):
+def apply_patches(directory, patches, release):
     """Returns {name: text} of YAML and FUNCTIONS with the patches applied; refuses what does not
     apply. Writes the files under `directory`."""
     texts = {YAML: of_the_wheel(YAML).read_text(), FUNCTIONS: stock_functions(release)}
