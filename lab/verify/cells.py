@@ -40,8 +40,8 @@ def convention_of(cell, series):
 
 
 def in_a_list(cell):
-    """Calls an operator for a list of two Tensors and returns the second result. The first Tensor is
-    elsewhere between its bounds."""
+    """Calls an operator for a list of two Tensors and returns the second result. The first Tensor
+    is elsewhere between its bounds."""
 
     def function(x, bound):
         tensors = [torch.full_like(x, 2.5), x]
