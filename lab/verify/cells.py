@@ -174,13 +174,14 @@ def run(series):
                     if reason := find_reason(cell, series, error):
                         reasons[reason] += 1
                     else:
-                        wrong.append([cell.operator, kind_of(cell), repr(cell), first_line(error)])
+                        wrong.append([cell.operator, kind_of(cell), repr(cell), summarize(error)])
     contexts = len([c for c in CONTEXTS if not CONTEXTS[c].costly]) + len(COMPILED)
     return {"held": held, "contexts": contexts, "left out": reasons, "wrong": wrong}
 
 
-def first_line(error):
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+def summarize(error):
+    """Returns the beginning of an error; compilers wrap the error itself in a line of theirs."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
 def check_nodes():
