@@ -304,14 +304,14 @@ def can_flush(cell):
 
 
 @whole("subnormal numbers flushed", accepts=can_flush)
-def flushed(_, cell):
+def flushed(f, cell):
     """They tie with 0, for the reference too. Whether a gradient is flushed is left open."""
     tiny = (
         replace(a, values=tuple(v * TINY if abs(v) == 1 else v for v in a.values))
         for a in cell.tensor_args
     )
     cell = replace(cell, args=tuple(cell.fill(tiny)))
-    f, leaves = FORMS[cell.form].make(cell), leaves_of(cell)
+    leaves = leaves_of(cell)
     if not torch.set_flush_denormal(True):  # this processor cannot
         return
     try:
