@@ -5,6 +5,7 @@ found, 1 something was, 2 refused."""
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 from datetime import date
@@ -68,7 +69,7 @@ def verify(series):
 def group(wrong):
     """The operator, the kind of bounds, and what is wrong up to its numbers."""
     operator, kind, _, error = wrong
-    return operator, kind, error.partition(": [")[0]
+    return operator, kind, re.sub(r": ([-\[(\d]|nan|inf).*", "", error)
 
 
 def report(series, found):
@@ -82,7 +83,7 @@ def report(series, found):
     print(*(f"  {n:,} cells: {reason}" for reason, n in found["left out"].items()), sep="\n")
     for (operator, kind, error), same in groupby(sorted(found["wrong"], key=group), group):
         (_, _, cell, _), *others = same
-        print(f"WRONG: {operator}, {kind}: {error} (and {len(others)} more cells)\n  {cell}")
+        print(f"WRONG: {operator}, {kind}: {error} ({len(others) + 1} cells)\n  {cell}")
 
 
 def record(series, found):
