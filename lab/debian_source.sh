@@ -25,5 +25,4 @@ apt-get "${options[@]}" -qq update 2> log && apt-get "${options[@]}" -qq source 
   { tail -n 3 log; exit 3; }
 dpkg-source --no-check -x pytorch_*.dsc source > log
 cd source
-cp --parents version.txt tools/autograd/derivatives.yaml torch/csrc/autograd/FunctionsManual.cpp \
-  torch/csrc/jit/runtime/symbolic_script.cpp "$to"
+cp --parents version.txt tools/autograd/derivatives.yaml torch/csrc/autograd/FunctionsManual.cpp "$to"

@@ -23,7 +23,6 @@ import torch.autograd.forward_ad as fwad
 import records
 from lab.series import named
 from lab.verify import library, upstream_files
-from oracle import TABLE
 
 SIDES = ("stock", "patched")
 SIZES = (1, 2**16, 2**20)
@@ -82,7 +81,7 @@ def microseconds(run, n):
     return min(times)
 
 
-def measured(path, only):
+def measured(path):
     """In a process that has one side's library."""
     torch.set_num_threads(1)
     torch.ops.load_library(path)
@@ -91,47 +90,36 @@ def measured(path, only):
         for n in SIZES:
             x = torch.linspace(-1, 2, n).to(dtype).requires_grad_()
             assert x.clamp(0, 1).grad_fn.name().startswith("Proved")
-            mine = {c: f for c, f in cases(x).items() if not only or c in only}
-            found |= {f"{c}; {name}, {n}": microseconds(f, n) for c, f in mine.items()}
+            found |= {f"{c}; {name}, {n}": microseconds(f, n) for c, f in cases(x).items()}
     return found
 
 
 def compiled(name, directory):
-    """The libraries of both sides, with stock's formulas and with those of
-    a series. It takes minutes."""
+    """The libraries of both sides, with stock's formulas and with those of a series. It takes
+    minutes."""
     print("compiling both sides", file=sys.stderr)
     release = torch.__version__.split("+")[0]
-    series = named(name)
-    patches = [p for p in series.patches if p not in series.unproved]
-    folders = [directory / side for side in SIDES]
-    texts = [upstream_files.patched(f, p, release) for f, p in zip(folders, ([], patches))]
-    stems = {*TABLE["operators"], *map(library.stem, library.changed_entries(*texts))}
-    return dict(zip(SIDES, library.libraries(folders, texts, stems)[0]))
-
-
-def libraries_in(folder):
-    """Those that were compiled before, if there is a folder of them."""
-    return folder and {side: folder / side / "libproved.so" for side in SIDES}
+    found = {}
+    for side, patches in zip(SIDES, ([], named(name).patches)):
+        texts = upstream_files.apply_patches(directory / side, patches, release)
+        found[side] = library.build_library(directory / side, texts)
+    return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("--series", default="v2.13.0/joint")
     parser.add_argument("--out", type=Path, required=True, help="FILE.jsonl")
-    parser.add_argument("--cases", nargs="+", default=[], help="these alone")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--libraries", type=Path, help="a folder with stock/ and patched/, compiled before"
-    )
     parser.add_argument("--note", default="", help="what a reader of the times must know")
     options = parser.parse_args()
     found = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as scratch:
-        paths = libraries_in(options.libraries) or compiled(options.series, Path(scratch))
+        paths = compiled(options.series, Path(scratch))
         for _ in range(options.rounds):
             for side, path in paths.items():
                 command = [sys.executable, "-m", "lab.patched", "--library", str(path)]
-                found[side].append(json.loads(subprocess.check_output([*command, *options.cases])))
+                found[side].append(json.loads(subprocess.check_output(command)))
     rows = [
         {"case": c, **{side: statistics.median(r[c] for r in found[side]) for side in SIDES}}
         for c in found["stock"][0]
@@ -142,6 +130,6 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--library"]:
-        print(json.dumps(measured(sys.argv[2], sys.argv[3:])))
+        print(json.dumps(measured(sys.argv[2])))
     else:
         main()

@@ -30,7 +30,6 @@ PATCHES = ROOT / "patches"
 YAML = "tools/autograd/derivatives.yaml"
 FUNCTIONS = "torch/csrc/autograd/FunctionsManual.cpp"
 NATIVE = "aten/src/ATen/native/native_functions.yaml"
-SCRIPT = "torch/csrc/jit/runtime/symbolic_script.cpp"
 
 
 class Refusal(Exception):
@@ -38,37 +37,28 @@ class Refusal(Exception):
 
 
 @dataclass
-class Claim:
-    """The claim of a patch about gradients.
+class Series:
+    """Patches, and the gradients that PyTorch has with them.
 
-    `scope` holds words such as "numbers", "tensors" or "fmax": the operators and
-    kinds of bounds that have `convention` afterwards; all of them if it is empty.
-    Everything else keeps its gradient.
+    `scope` holds words such as "numbers", "tensors" or "fmax": the operators and kinds of bounds
+    that have `convention` afterwards; all of them if it is empty. Everything else keeps its
+    gradient. A series without a convention changes no gradient.
     """
 
-    convention: str | None = None
-    scope: frozenset[str] = frozenset()
-    unchanged: bool = False  # no gradient changes: what is saved, or how fast it is, does
-    saved: bool = False  # what is saved may change
-    # The transpose of reverse mode; or "2.15": as in that release, also at a NaN.
-    forward: str = "transpose"
-
-    def covers(self, operator: str, kind: str) -> bool:
-        return not self.scope or bool(self.scope & {operator, kind})
-
-
-@dataclass
-class Series:
     name: str
     releases: list[str]
-    claim: Claim
+    convention: str | None
+    scope: frozenset[str]
     summary: str
     patches: list[Path]
-    unproved: set[Path]  # tests: no gradient depends on them
 
     def fits(self, release: str) -> bool:
         """Whether it was made for a release such as 2.13.1."""
         return ".".join(release.split(".")[:2]) in self.releases
+
+    def covers(self, operator: str, kind: str) -> bool:
+        """Whether it gives an operator its convention; `kind` is "numbers" or "tensors"."""
+        return not self.scope or bool(self.scope & {operator, kind})
 
     @property
     def span(self) -> str:
@@ -77,25 +67,17 @@ class Series:
 
 
 def read(path: Path) -> Series:
-    """A `series` file: `# Key: value` lines, then one patch per line,
-    its path relative to the file.
+    """Reads a `series` file: `# Key: value` lines, then one patch per line, its path relative to
+    the file.
 
-    Releases, Convention and Summary are needed; Scope, Forward and `Gradients: unchanged` are the
-    fields of Claim. `unproved` behind a patch says that no gradient depends on it.
+    Releases and Summary are needed; Convention and Scope are those of Series.
     """
     text = path.read_text()
     keys = dict(reversed(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE)))
-    lines = [line.split() for line in re.findall(r"^[^#\n].*", text, re.MULTILINE)]
-    patches = [(path.parent / name).resolve() for name, *_ in lines]
-    claim = Claim(
-        keys["Convention"],
-        frozenset(keys.get("Scope", "").split()),
-        unchanged=keys.get("Gradients") == "unchanged",
-        forward=keys.get("Forward", "transpose"),
-    )
-    unproved = {patch for patch, (_, *flags) in zip(patches, lines) if flags == ["unproved"]}
+    patches = [(path.parent / p).resolve() for p in re.findall(r"^[^#\s].*", text, re.MULTILINE)]
     name, releases = path.parent.relative_to(PATCHES).as_posix(), keys["Releases"].split()
-    return Series(name, releases, claim, keys["Summary"], patches, unproved)
+    scope = frozenset(keys.get("Scope", "").split())
+    return Series(name, releases, keys.get("Convention"), scope, keys["Summary"], patches)
 
 
 def all_series() -> dict[str, Series]:

@@ -43,13 +43,10 @@ def source_build_tests():
 @table(right=(3, 4))
 def verified():
     """What `verify` found, release by release."""
-    yield "torch", "series", "gradients", "points that changed", "OpInfo samples", "run on"
-    found = records.read("verified")
-    for r in found["rows"]:
-        convention = "unchanged" if r["unchanged"] else r["convention"]
-        numbers = f"{r['points that changed']:,}", f"{r['opinfo samples']:,}"
-        yield r["torch"], code(r["series"]), convention, *numbers, r.get("date", "")
-    yield found["note"]
+    yield "torch", "series", "gradients", "cells that hold", "left out", "run on"
+    for r in records.read("verified")["rows"]:
+        counts = f"{r['cells']:,}", f"{r['left out']:,}"
+        yield r["torch"], code(r["series"]), r["convention"], *counts, r["date"]
 
 
 # ---- What patches cost ---------------------------------------------------------------------------
@@ -105,8 +102,9 @@ def joint_backward():
 
 @table(left=1)
 def tensor_bounds():
-    """The backward of clamp with Tensor bounds, of maximum and its relatives."""
-    return costs("tensor-bounds", "µs, backward", "Stock → this patch, and the ratio.")
+    """The backward of clamp with Tensor bounds, of maximum and its relatives, with kernels that
+    were drafted and withdrawn."""
+    return costs("tensor-bounds", "µs, backward", "Stock → the draft, and the ratio.")
 
 
 @table(left=1)
@@ -114,7 +112,7 @@ def tensor_bounds_t5():
     """The clamps in a training step of T5. Between steps there is more
     noise than what the clamps take."""
     found = records.read("tensor-bounds-t5")
-    yield "", "stock", "this patch", "ratio"
+    yield "", "stock", "the draft", "ratio"
     named = {
         "clamps": (f"the backward of its {found['calls']} clamps", 1e3, "ms"),
         "peak": ("peak of the process", 1, "MiB"),

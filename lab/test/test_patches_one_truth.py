@@ -7,6 +7,9 @@ Formulas are read from their files, as expressions, and evaluated at every point
 
 import re
 import unittest
+from collections import defaultdict
+from functools import partial
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +18,7 @@ import torch
 import clampgrad
 from common import OF_NO_CONVENTION
 from lab.series import PATCHES, YAML, files_added, git, named
-from lab.verify.gradients import exact, leaves, points
+from oracle import TABLE
 
 RELEASE = torch.__version__.split("+")[0]
 SERIES = named("v2.13.0/joint")
@@ -26,6 +29,8 @@ ENTRIES = {  # (operator, kind of bounds): the entry of derivatives.yaml, and it
     ("clamp_max", "tensors"): ("clamp_max.Tensor", "self", "max"),
     **{(n, "tensors"): (n, "self", "other") for n in ("maximum", "minimum", "fmax", "fmin")},
 }
+INCOMING = (1.0, -3.0, torch.inf, torch.nan)
+exact = partial(torch.testing.assert_close, rtol=0, atol=0, equal_nan=True)
 # What formulas call in C++; `grad.options()` keeps the dtype.
 CALLED = {
     "at": SimpleNamespace(
@@ -34,6 +39,17 @@ CALLED = {
     "where": torch.where,
     "masked_fill_inplace_if_safe": torch.masked_fill,
 }
+
+
+def points(operator, kind):
+    """Yields (args, g): all points of the table at once, or those of each pair of numbers."""
+    lots = defaultdict(list)
+    every = (p for row in TABLE["operators"][operator]["rows"] for p in row["points"])
+    for p, g in product(every, INCOMING):
+        lots[str(p[1:]) if kind == "numbers" else ""].append((*p, g))
+    for lot in lots.values():
+        *args, g = torch.tensor(lot, dtype=torch.float64).unbind(1)
+        yield args, g
 
 
 def evaluate(expression, names):
@@ -75,7 +91,7 @@ def test_the_formulas_are_one(texts, operator, kind, dtype):
         args, g = [a.to(dtype) for a in args], g.to(dtype)
         if kind == "numbers":
             args[1] = args[1][0].item()
-        variables = leaves(a for a in args if isinstance(a, torch.Tensor))
+        variables = [a.clone().requires_grad_() for a in args if isinstance(a, torch.Tensor)]
         y = getattr(clampgrad, operator)(*variables, *args[len(variables) :], gradient="joint")
         ours = torch.autograd.grad(y, variables, g)
         given = dict(zip(names, args), grad=g)

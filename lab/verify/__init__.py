@@ -1,2 +1,1 @@
-"""Verifies patches to PyTorch's gradient formulas in an installed
-wheel: docs/upstream/verify.md."""
+"""Looks for mistakes in a series of patches, in an installed wheel: docs/upstream/verify.md."""

@@ -1,10 +1,13 @@
-"""Verifies a patch in the installed PyTorch: generates its code, compiles it, and compares the
-gradients. Exit codes: 0 success, 1 a check failed or is incomplete, 2 refused."""
+"""Verifies a series of patches in the installed PyTorch: applies it, compiles its formulas, and
+runs PyTorch's own operators through the matrix of test/matrix. Exit codes: 0 nothing wrong was
+found, 1 something was, 2 refused."""
 
 import argparse
+import json
+import os
 import re
 import sys
-from dataclasses import replace
+import tempfile
 from datetime import date
 from itertools import groupby
 from pathlib import Path
@@ -12,111 +15,106 @@ from pathlib import Path
 import torch
 
 import records
-from oracle import CONVENTIONS
 
-from ..series import Claim, Refusal, Series, default, named
-from .proof import CODE, GRADIENTS, SAVED, verify
+from ..series import FUNCTIONS, ROOT, YAML, Refusal, default, files_of, named, output_of
+from .library import build_library, find_changed_entries
+from .upstream_files import MANUAL, apply_patches
 
-
-def arguments(words):
-    parser = argparse.ArgumentParser("python -m lab.verify", description=__doc__)
-    add = parser.add_argument
-    add("--series", help="the series (default: the one for the installed PyTorch)")
-    add("--patch", type=Path, action="append", help="your own patch; can be repeated, in order")
-    add("--convention", choices=CONVENTIONS, help="what must hold (default: that of the series)")
-    add("--scope", nargs="+", default=[], metavar="WORD", help="what may change, as numbers, fmax")
-    add(
-        "--forward",
-        choices=["2.15"],
-        help="forward mode as that release has it at a NaN, not the transpose",
-    )
-    add("--expect", choices=["unchanged"], help="that no gradient changes, instead of some")
-    add("--allow-saved", action="store_true", help="what nodes save for backward may change")
-    add("--allow-unproved", action="store_true", help="exit with 0 even if files were not checked")
-    add("--quick", action="store_true", help="skip Inductor and OpInfo")
-    add("--record", action="store_true", help="add what was found to records/verified.jsonl")
-    options = parser.parse_args(words)
-    if options.record and (options.quick or options.patch):
-        parser.error("--record is for all checks of a series, without --quick and --patch")
-    return options
+RELEASE = torch.__version__.split("+")[0]
+# Beside the files of a series that are not compiled, and cells that are left out.
+NEVER = (
+    "what nodes save for backward, other operators, TorchScript, and every device but the CPU",
+    "FunctionsManual.cpp, but for the functions that our patches quote whole",
+    "forward mode of Tensors at a NaN, where PyTorch's is not the transpose of reverse mode",
+)
 
 
-def asked(options, release):
-    """A series claims what its file says, a patch what the options say."""
-    if options.patch:
-        minor = release.rpartition(".")[0]
-        series = Series("a patch", [minor], Claim(), "", options.patch, set())
-    else:
-        series = named(options.series) if options.series else default(release)
-    said = {"convention": options.convention, "scope": frozenset(options.scope)}
-    said |= {
-        "unchanged": bool(options.expect),
-        "saved": options.allow_saved,
-        "forward": options.forward,
-    }
-    return replace(series, claim=replace(series.claim, **{k: v for k, v in said.items() if v}))
+def run_matrix(*arguments):
+    """Returns what lab.verify.cells answers, without a pin or a cache of compiled code: the key of
+    AOTAutograd's cache does not contain the formulas."""
+    with tempfile.TemporaryDirectory() as scratch:
+        answer = Path(scratch, "answer")
+        command = [sys.executable, "-m", "lab.verify.cells", answer, *arguments]
+        env = {"TORCHINDUCTOR_CACHE_DIR": f"{scratch}/cache", "CLAMPGRAD_GRADIENT": ""}
+        env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "test"), str(ROOT)])
+        output_of(command, "The matrix broke off", cwd=scratch, env=os.environ | env)
+        return json.loads(answer.read_text())
 
 
-def kind_of(line):
-    """The operator and the kind of bounds of a key, or of a line that begins with one."""
-    return line.partition(":")[0].rpartition(", ")[0] or line
+def verify(series):
+    """Returns what was looked at, what was not, and what is wrong. Refuses a series without a
+    convention or for another release, and one that changes no formula, does not apply or does not
+    compile."""
+    if not series.convention:
+        raise Refusal(f"{series.name} names no convention, so there is nothing to compare with.")
+    if not series.fits(RELEASE):
+        raise Refusal(f"{series.name} is for {series.span}, and this is torch {RELEASE}.")
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = [Path(scratch, side) for side in ("stock", "patched")]
+        before, after = (
+            apply_patches(f, p, RELEASE) for f, p in zip(folders, ([], series.patches))
+        )
+        old, new = ({m[0]: m[1] for m in MANUAL.finditer(t[FUNCTIONS])} for t in (before, after))
+        changed = sorted({new[text] for text in new.keys() - old.keys()})
+        changed += find_changed_entries(before, after)
+        if not changed:
+            raise Refusal(f"{series.name} changes no formula of clamp and its family.")
+        print("compiling the formulas, then a minute or two of cells", file=sys.stderr)
+        library = build_library(folders[1], after)
+        found = run_matrix(library, series.convention, *sorted(series.scope))
+    files = [name for name in files_of(*series.patches) if name not in (YAML, FUNCTIONS)]
+    return found | {"changed": changed, "files": files}
 
 
-def mistake(line):
-    """What failures that differ in the point and in the way to call it have in common."""
-    arguments = re.findall(r"the (?:gradient of|tangent along) \w+", line)
-    return kind_of(line), arguments or line.partition(": ")[2:]
+def group(wrong):
+    """The operator, the kind of bounds, and what is wrong up to its numbers."""
+    operator, kind, _, error = wrong
+    return operator, kind, re.sub(r": ([-\[(\d]|nan|inf).*", "", error)
 
 
-def report(found, claim):
-    """A line for each operator and kind of bounds, and for each
-    argument that has a wrong gradient."""
-    for key in (CODE, "not proved"):
-        print(f"{key}:", *(f"  {what}" for what in found[key]), sep="\n")
-    print(f"{GRADIENTS}:")
-    for kind, keys in groupby(sorted(found[GRADIENTS], key=kind_of), kind_of):
-        changed, points = map(sum, zip(*(counts := [found[GRADIENTS][key] for key in keys])))
-        print(f"  {kind}: {changed:,} of {points:,} points (ways to call it: {len(counts)})")
-    if claim.saved:
-        print(f"{SAVED}:", *(f"  {what}" for what in found[SAVED]), sep="\n")
-    for _, (first, *others) in groupby(sorted(found["failures"], key=mistake), mistake):
-        print(first, f"(other ways to call it: {len(others)})" * bool(others))
-    if not found["failures"]:
-        holds = found["convention"] or "the gradients above changed"
-        whole = "All of it" if not found["not proved"] else "What was checked"
-        print(f"{whole} holds: {'no gradient changed' if claim.unchanged else holds}.")
+def report(series, found):
+    """Prints what was looked at, what was not, and a line for each kind of mistake."""
+    print(f"{series.name} applies to the formulas of torch {RELEASE}; compiled with these changed:")
+    print(*(f"  {name}" for name in found["changed"]), sep="\n")
+    print(f"looked at, of the matrix, in {found['contexts']} contexts:")
+    print(*(f"  {of}: {n:,} cells hold" for of, n in sorted(found["held"].items())), sep="\n")
+    print("not looked at:")
+    print(*(f"  {name}" for name in (*found["files"], *NEVER)), sep="\n")
+    print(*(f"  {n:,} cells: {reason}" for reason, n in found["left out"].items()), sep="\n")
+    for (operator, kind, error), same in groupby(sorted(found["wrong"], key=group), group):
+        (_, _, cell, _), *others = same
+        print(f"WRONG: {operator}, {kind}: {error} ({len(others) + 1} cells)\n  {cell}")
 
 
-def record(series, found, release):
-    """For the table of lab.fill_tables."""
-    found_before = records.read("verified")
-    rows = {(r["torch"], r["series"]): r for r in found_before.pop("rows")}
-    rows[release, series.name] = {
-        "torch": release,
+def record(series, found):
+    """Puts it into the table of docs/upstream/verify.md."""
+    rows = {(r["torch"], r["series"]): r for r in records.read("verified")["rows"]}
+    rows[RELEASE, series.name] = {
+        "torch": RELEASE,
         "series": series.name,
-        "convention": found["convention"],
-        "unchanged": series.claim.unchanged,
-        "points that changed": sum(changed for changed, _ in found[GRADIENTS].values()),
-        "opinfo samples": found["samples"],
-        "not proved": found["not proved"],
+        "convention": series.convention,
+        "cells": sum(found["held"].values()),
+        "left out": sum(found["left out"].values()),
         "date": f"{date.today()}",
     }
-    records.write("verified", [rows[key] for key in sorted(rows)], **found_before)
+    records.write("verified", [rows[key] for key in sorted(rows)])
 
 
 def main(words=None):
-    options = arguments(words)
-    release = torch.__version__.split("+")[0]
+    parser = argparse.ArgumentParser("python -m lab.verify", description=__doc__)
+    parser.add_argument("--series", help="its name (default: the one for the installed PyTorch)")
+    parser.add_argument("--record", action="store_true", help="add it to records/verified.jsonl")
+    options = parser.parse_args(words)
     try:
-        series = asked(options, release)
-        found = verify(series, options.quick)
+        series = named(options.series) if options.series else default(RELEASE)
+        found = verify(series)
     except Refusal as refusal:
         print(f"refused: {refusal}")
         return 2
-    report(found, series.claim)
-    if options.record and not found["failures"]:
-        record(series, found, release)
-    return bool(found["failures"] or (found["not proved"] and not options.allow_unproved))
+    report(series, found)
+    if options.record and not found["wrong"]:
+        record(series, found)
+    return bool(found["wrong"])
 
 
 if __name__ == "__main__":

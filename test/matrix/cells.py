@@ -215,14 +215,17 @@ def gradients(cell, args, want, g):
     return [s for s, i in zip(found, given) if isinstance(cell.args[i], Arg)]
 
 
-@lru_cache(maxsize=100_000)
-def _expected(cell):
+def fresh(cell):
+    """What is expected in the present state of the process."""
     args = cell.fill(cell.tensors)
     value = cell.forward(args)
     if not value.is_floating_point() or not cell.differentiable:
         return Expected(value)
     g = numbers(cell.seed, value.shape, value.dtype)
     return Expected(value, g, gradients(cell, args, cell.spread(cell.want), g))
+
+
+_expected = lru_cache(maxsize=100_000)(fresh)
 
 
 def expected(cell):

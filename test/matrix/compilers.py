@@ -90,15 +90,28 @@ def run_compiled(f, args, **more):
         return step(*args)
 
 
-def compiled(name, backend, **more):
-    @reverse(name, accepts=compilable, costly=True)
-    def run(f, leaves, args, g):
-        y = run_compiled(f, args, backend=backend, **more)
-        return y, grad(y, leaves, g)
+@reverse("compile, aot_eager", accepts=compilable, costly=True)
+def compiled(f, leaves, args, g):
+    y = run_compiled(f, args, backend="aot_eager")
+    return y, grad(y, leaves, g)
 
 
-compiled("compile, aot_eager", "aot_eager")
-compiled("compile, aot_eager, dynamic", "aot_eager", dynamic=True)
+def doubled(t):
+    """Twice as long in every dimension that may be."""
+    for d in (d for d, size in enumerate(t.shape) if size > 1):
+        t = torch.cat((t, t), d)
+    return t
+
+
+@reverse("compile, aot_eager, dynamic", accepts=compilable, costly=True)
+def compiled_for_every_size(f, leaves, args, g):
+    """The graph is made for other sizes."""
+    torch._dynamo.reset()
+    step = torch.compile(getattr(f, "bare", f), fullgraph=True, backend="aot_eager", dynamic=True)
+    with getattr(f, "pin", nullcontext()):
+        step(*(doubled(a.detach()).requires_grad_(a.requires_grad) for a in args))
+        y = step(*args)
+    return y, grad(y, leaves, g)
 
 
 def is_recorded(cell):

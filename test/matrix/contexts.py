@@ -25,7 +25,7 @@ from torch.utils.checkpoint import (
 
 from common import has_kernels
 from matrix import reference
-from matrix.cells import FINITE, Arg, expected, gradients, numbers, reduced_to
+from matrix.cells import FINITE, Arg, expected, fresh, gradients, numbers, reduced_to
 from matrix.forms import FORMS
 
 
@@ -67,6 +67,9 @@ def same(what, actual, wanted, exact=True):
         terms = torch.finfo(torch.promote_types(a.dtype, torch.float32)).eps
         rounding = torch.finfo(a.dtype).eps
         equal |= torch.isclose(a.double(), w.double(), rtol=4 * rounding, atol=64 * terms)
+        # Whether a sum overflows depends on its order.
+        most = torch.finfo(a.dtype).max * (1 - 4 * rounding)
+        equal |= (a.abs() >= most) & (w.abs() >= most) & (a.sign() == w.sign())
     if not equal.all():
         raise Wrong(f"{what}: {a.tolist()} instead of {w.tolist()}")
 
@@ -194,6 +197,14 @@ def input_of_zeros(f, cell):
     compare(zeros, leaves, y, [] if should.g is None else grad(y, leaves, should.g.clone()))
 
 
+@reverse("gradient of another dtype")
+def gradient_of_another_dtype(f, leaves, args, g):
+    """Autograd casts it to the dtype of the result."""
+    y = f(*args)
+    other = torch.float64 if g.dtype == torch.float32 else torch.float32
+    return y, grad(y, leaves, g.to(other))
+
+
 @reverse("gradient with gaps")
 def gradient_with_gaps(f, leaves, args, g):
     y = f(*args)
@@ -248,6 +259,70 @@ def public(cell):
         and cell.form in ("function", "in place")
         and cell.args[0].layout not in ("neg", "conj")
     )
+
+
+def keeps_signs(cell):
+    """Lazy negation turns the sign of a blocked 0, and a sum loses the sign of a zero."""
+    alike = len({a.shape for a in cell.tensor_args}) == 1
+    written_once = "overlapping" not in cell.form
+    return (
+        alike
+        and written_once
+        and not any(a.layout in ("neg", "conj", "gaps") for a in cell.tensor_args)
+    )
+
+
+def same_signs(what, actual, wanted):
+    """NaN apart, whose sign means nothing."""
+    differ = (actual.signbit() != wanted.signbit()) & ~wanted.isnan()
+    if differ.any():
+        raise Wrong(f"sign of {what}: {actual.tolist()} instead of {wanted.tolist()}")
+
+
+@whole("signs of zeros", accepts=keeps_signs)
+def signs(f, cell):
+    """What is blocked is +0, and what passes keeps its sign. The value has that of torch's own, but
+    where two Tensors tie: there torch's vectors and scalars differ."""
+    should, leaves = expected(cell), leaves_of(cell)
+    y = f(*cell.laid_out(leaves))
+    if y.is_floating_point():
+        tie = torch.zeros_like(y, dtype=torch.bool) if cell.numbers else y == 0
+        same_signs("the value", *(torch.where(tie, 1, t) for t in (y, should.value)))
+    if should.g is not None:
+        found = iter(grad(y, leaves, should.g.clone()))
+        for i, (leaf, share) in enumerate(zip(leaves, should.full)):
+            if leaf.requires_grad and (v := next(found)) is not None:
+                same_signs(f"the gradient of Tensor {i}", v, share.to(v.dtype))
+
+
+TINY = 1e-40  # subnormal
+
+
+def can_flush(cell):
+    """Elsewhere backward runs in another thread, where numbers are not flushed."""
+    return has_gradient(cell) and torch.get_default_device().type == "cpu"
+
+
+@whole("subnormal numbers flushed", accepts=can_flush)
+def flushed(f, cell):
+    """They tie with 0, for the reference too. Whether a gradient is flushed is left open."""
+    tiny = (
+        replace(a, values=tuple(v * TINY if abs(v) == 1 else v for v in a.values))
+        for a in cell.tensor_args
+    )
+    cell = replace(cell, args=tuple(cell.fill(tiny)))
+    leaves = leaves_of(cell)
+    if not torch.set_flush_denormal(True):  # this processor cannot
+        return
+    try:
+        should = fresh(cell)
+        found = iter(grad(f(*cell.laid_out(leaves)), leaves, should.g.clone()))
+        for i, (leaf, share) in enumerate(zip(leaves, should.full)):
+            if leaf.requires_grad and (v := next(found)) is not None:
+                sides = (torch.where(t.abs() < 1e-37, 0, t) for t in (v, reduced_to(share, leaf)))
+                same(f"gradient of Tensor {i}", *sides, exact=share.shape == leaf.shape)
+    finally:
+        torch.set_flush_denormal(False)
 
 
 # ---- Saved tensors -------------------------------------------------------------------------------
@@ -456,21 +531,47 @@ def dual_of_graphs(f, cell):
 
 @whole("dual tensors that require grad", accepts=has_gradient)
 def dual_recorded(f, cell):
-    """Both at once: the gradient of the primal is what it is without a tangent."""
+    """The gradient is what it is without a tangent; if g has one, the gradient's has its shares."""
     should, leaves = expected(cell), leaves_of(cell)
     ones = [torch.ones_like(leaf) if w else None for leaf, w in zip(leaves, cell.want)]
+    along = numbers(cell.seed + 1, should.g.shape, should.g.dtype, FINITE)
 
     def run():
         with fwad.dual_level():
             args = with_tangents([leaf * 1 for leaf in leaves], ones)
             y = f(*cell.laid_out(args))
-            return y, grad(y, leaves, should.g)
+            found = grad(y, leaves, should.g, retain_graph=True)
+            dual = grad(y, leaves, fwad.make_dual(should.g.clone(), along))
+            tangents = [None if v is None else fwad.unpack_dual(v).tangent for v in dual]
+            return y, found, tangents
 
     if not linear(cell):
         return no_jvp(run)
-    y, found = run()
+    y, found, tangents = run()
     same("value", y, should.value)
     check_gradients(cell, leaves, found, should.full)
+    args, want = cell.fill(cell.tensors), cell.spread(cell.want)
+    check_gradients(cell, leaves, tangents, gradients(cell, args, want, along), "tangent")
+
+
+@whole("one tangent at a time", accepts=has_gradient)
+def one_tangent(f, cell):
+    """The others are 0, so nothing is rounded: the tangent is exact, whatever it is."""
+    tensors, should = cell.tensors, expected(cell)
+    for i in (i for i, w in enumerate(cell.want) if w):
+        tangents = [torch.zeros_like(t) if w else None for t, w in zip(tensors, cell.want)]
+        tangents[i] = numbers(cell.seed + i, tensors[i].shape, tensors[i].dtype)
+
+        def run():
+            with fwad.dual_level():
+                duals = with_tangents([t.clone() for t in tensors], tangents)
+                return fwad.unpack_dual(f(*cell.laid_out(duals))).tangent
+
+        if not linear(cell):
+            return no_jvp(run)
+        wanted, tangent = pushed(cell, tangents, cell.want, should.g), run()
+        tangent = torch.zeros_like(wanted) if tangent is None else tangent
+        same(f"tangent along Tensor {i}", tangent, wanted)
 
 
 # ---- Two calls -----------------------------------------------------------------------------------
@@ -571,7 +672,7 @@ def strides(f, cell):
 
 @whole("strides of gradients")
 def strides_of_gradients(f, cell):
-    """A gradient laid out like the result stays so: channels_last stays channels_last."""
+    """A gradient is laid out like the result, whatever g is: channels_last stays channels_last."""
 
     def steps(t):  # nobody steps over a dimension of size 1
         return [stride for stride, size in zip(t.stride(), t.shape) if size > 1]
@@ -589,9 +690,14 @@ def strides_of_gradients(f, cell):
     # Where the arguments lie in several orders, the gradients may have any of them.
     if not all(lies_as(y, a) for a in args):
         return
-    for v in torch.autograd.grad(y, alike, torch.empty_like(y).fill_(1), allow_unused=True):
-        if v is not None and steps(v) != steps(y):
-            raise Wrong(f"strides of a gradient: {v.stride()} instead of {y.stride()}")
+    gs = {"alike": torch.ones_like(y), "contiguous": y.new_ones(y.shape)}
+    gs["expanded"] = y.new_ones(()).expand(y.shape)
+    for how, g in gs.items():
+        if how != "alike" and cell.gradient == "straight_through":  # which may return g itself
+            continue
+        for v in grad(y, alike, g, retain_graph=True):
+            if v is not None and steps(v) != steps(y):
+                raise Wrong(f"strides of a gradient: {v.stride()} instead of {y.stride()}, g {how}")
 
 
 # ---- Threads -------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The arguments that the matrix enumerates, by what is special about them."""
 
 from dataclasses import replace
+from itertools import product
 from math import prod
 
 from matrix.cells import Arg, inf, nan
@@ -18,6 +19,8 @@ PAIRS = {
     "NaN both": (nan, nan),
     "infinite": (-inf, inf),
 }
+# In float32 they are one number.
+ALIKE = (0.1, 0.1 + 5e-11, 0.1 + 1e-10)
 
 
 def grown(values, shape):
@@ -54,6 +57,8 @@ def with_numbers(operator):
     for dtype in ("float16", "bfloat16", "float64"):
         bounds = one_or_two(operator, 0.1, 0.5)
         yield f"number: {dtype}", (vector((*X, 0.1, 0.5), dtype), *bounds)
+    bounds = one_or_two(operator, ALIKE[0], ALIKE[2])
+    yield "number: alike in float32", (vector((0.0, *ALIKE, 1.0), "float64"), *bounds)
 
 
 def of_clamp_alone():
@@ -103,6 +108,12 @@ def with_tensors(operator):
     for way, of_x, of_bounds in (("up", "float16", "float32"), ("down", "float32", "bfloat16")):
         dtypes = of_x, of_bounds, of_bounds
         yield f"bounds of another dtype, {way}", tuple(map(vector, values, dtypes))
+    alike = list(zip(*product(ALIKE, repeat=len(every))))
+    for what, of_x in (("float64", "float64"), ("bounds of float64", "float32")):
+        dtypes = of_x, "float64", "float64"
+        yield f"Tensors: {what}, alike in float32", tuple(map(vector, alike, dtypes))
+    near = (Arg((v,), (), "float64") for v in (ALIKE[0], ALIKE[2]))
+    yield "0-dim bounds of float64, alike in float32", beside(vector((0.0, 0.1, 1.0)), *near)
     yield "integer bounds", all_beside(vector(X), vector((0, 1, 6, 2) * 3, "int64"))
     integers = vector((0, 1, 2, 7), "int32")
     yield "integer x, Tensors", all_beside(integers, vector((0.0, 1.0, 6.0, 2.0)))
