@@ -1,0 +1,114 @@
+"""Runs and compares: the package's docstring says how."""
+
+import argparse
+import json
+import os
+import signal
+import time
+import traceback
+import warnings
+from collections import Counter
+from pathlib import Path
+
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # stock PyTorch, whatever is installed beside it
+GROUP_SECONDS = 300
+ROUNDING = ("rounding", "zero's sign", "message")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m lab.changes", description="Compare releases of PyTorch.")
+    commands = parser.add_subparsers(required=True)
+    runs = commands.add_parser("run", help="evaluate every case on the installed release")
+    runs.add_argument("--out", type=Path, required=True)
+    runs.add_argument("--only", default="", metavar="REGEX", help="the groups whose name matches")
+    runs.add_argument("--pin", metavar="CONVENTION", help="run under a pin")
+    runs.set_defaults(command=run_cases)
+    compares = commands.add_parser("compare", help="print what differs between two runs")
+    compares.add_argument("runs", nargs=2, type=Path)
+    compares.add_argument("--all", action="store_true", help="rounding and messages, too")
+    compares.set_defaults(command=print_comparison)
+    options = parser.parse_args()
+    options.command(options)
+
+
+def run_cases(options):
+    import torch
+
+    from lab.changes.cases import make_groups
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    if options.pin:
+        import clampgrad
+
+        clampgrad.set_pin(options.pin)
+    begun = time.time()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps({"torch": torch.__version__, "pin": options.pin}) + "\n")
+    groups = make_groups(options.only)
+    for name, make_cases in groups.items():
+        run_group(name, make_cases, options.out)
+    with options.out.open() as lines:
+        count = sum(1 for _ in lines) - 1
+    print(f"torch {torch.__version__}: {count:,} cases of {len(groups)} groups, {time.time() - begun:.0f} s")
+
+
+def run_group(name, make_cases, out):
+    """In a process of its own: an operator at a value that it does not expect may crash, or hang."""
+    from lab.changes.results import evaluate
+
+    if child := os.fork():
+        _, status = os.waitpid(child, 0)
+        if status:
+            append(out, {"case": f"{name} | ended", "parts": {"value": f"error: status {status}"}})
+        return
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where MKL complains of NaN
+        signal.alarm(GROUP_SECONDS)
+        names = set()
+        for case in make_cases():
+            if case.name not in names:
+                names.add(case.name)
+                append(out, {"case": case.name, "parts": evaluate(*case[1:])})
+    except BaseException:
+        append(out, {"case": f"{name} | ended", "parts": {"value": "error: " + traceback.format_exc()[-300:]}})
+    os._exit(0)
+
+
+def append(out, line):
+    with out.open("a") as lines:
+        lines.write(json.dumps(line) + "\n")
+
+
+def print_comparison(options):
+    from lab.changes.results import compare_results
+
+    first, second = map(read_run, options.runs)
+    both = first.keys() & second.keys()
+    counts, kinds = Counter(), Counter()
+    for name in sorted(both):
+        differences = compare_results(first[name], second[name])
+        worst = {part: d for part, d in differences.items() if options.all or d[0] not in ROUNDING}
+        counts["differ" if worst else "rounding" if differences else "equal"] += 1
+        kinds.update(kind for kind, _ in differences.values())
+        for part, (kind, where) in worst.items():
+            print(f"{name} | {part} | {kind} | {where}")
+    for path, run, other in zip(options.runs, (first, second), (second, first)):
+        lone = sorted(run.keys() - other.keys())
+        print(f"only in {path}: {len(lone):,} cases")
+        for name, number in Counter(case.split(" | ")[0] for case in lone).most_common(400):
+            print(f"    {name}: {number}")
+    print(
+        f"{len(both):,} cases in both: {counts['equal']:,} equal to the bit, {counts['rounding']:,} but for rounding"
+        f" and messages, {counts['differ']:,} differ. Differences by kind: {dict(kinds)}"
+    )
+
+
+def read_run(path):
+    with path.open() as lines:
+        next(lines)
+        return {line["case"]: line["parts"] for line in map(json.loads, lines)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""For each row of clampgrad/_contract/changes.json, the shortest program whose result changed.
+
+python -m lab.changes.reproducers     puts the results of the installed torch into records/changes.jsonl
+
+A function is named by its row; a release that stands before the change gives one result, a later
+one the other. The results show what a pin does to them, too: test/lab/test_changes.py.
+"""
+
+import json
+import math
+import os
+from importlib import resources
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+import torch.nn.functional as F
+from torch import distributions, nn, special
+from torch.autograd import grad
+
+tensor = torch.tensor
+INF, NAN = math.inf, math.nan
+REPRODUCERS = {}
+
+
+def reproducer(function):
+    REPRODUCERS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def leaf(*values, dtype=torch.float32):
+    return tensor(values, dtype=dtype, requires_grad=True)
+
+
+# ---- The clamp family, and what calls it ---------------------------------------------------------
+
+
+@reproducer
+def clamp_at_bound():
+    x = leaf(0, 0.5, 1)
+    return grad(x.clamp(0, 1).sum(), x)[0]
+
+
+@reproducer
+def margin_ranking():
+    x = leaf(1)
+    return grad(F.margin_ranking_loss(x, tensor([0.0]), tensor([1.0]), margin=1.0), x)[0]
+
+
+@reproducer
+def hinge_embedding():
+    x = leaf(1)
+    return grad(F.hinge_embedding_loss(x, tensor([-1])), x)[0]
+
+
+@reproducer
+def cosine_embedding():
+    x = leaf([1, 0])
+    return grad(F.cosine_embedding_loss(x, tensor([[0.0, 1]]), tensor([-1])), x)[0]
+
+
+@reproducer
+def triplet_margin():
+    x = leaf([1, 0])
+    positive, negative = tensor([[0.0, 0]]), tensor([[3.0, 0]])
+    return grad(F.triplet_margin_loss(x, positive, negative, eps=0.0), x)[0]
+
+
+@reproducer
+def uniform_cdf():
+    x = leaf(0, 0.5, 1)
+    return grad(distributions.Uniform(0.0, 1.0).cdf(x).sum(), x)[0]
+
+
+@reproducer
+def extrema_nan():
+    x, y = leaf(NAN), leaf(1)
+    return torch.cat(grad(torch.fmax(x, y).sum(), (x, y)))
+
+
+@reproducer
+def extrema_tangent():
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(tensor(1.0), tensor(INF))
+        y = forward_ad.make_dual(tensor(2.0), tensor(1.0))
+        return forward_ad.unpack_dual(torch.maximum(x, y)).tangent
+
+
+@reproducer
+def clamp_unsigned():
+    return tensor([0, 5], dtype=torch.uint8).clamp(min=-1)
+
+
+# ---- Random numbers for a seed -------------------------------------------------------------------
+
+
+@reproducer
+def trunc_normal():
+    return nn.init.trunc_normal_(torch.empty(3))
+
+
+@reproducer
+def uniform_16_bit():
+    return torch.rand(3, dtype=torch.bfloat16)
+
+
+@reproducer
+def normal_16_bit():
+    return torch.randn(16, dtype=torch.bfloat16)[:3]
+
+
+@reproducer
+def weights_16_bit():
+    return nn.Linear(2, 1, dtype=torch.bfloat16).weight[0]
+
+
+# ---- Other operators -----------------------------------------------------------------------------
+
+
+@reproducer
+def det_1x1():
+    x = leaf([0])
+    return grad(torch.linalg.det(x), x)[0]
+
+
+@reproducer
+def lp_pool_value():
+    return F.lp_pool1d(tensor([[[1.0, 3, 2, 2]]]), INF, 2)
+
+
+@reproducer
+def lp_pool_gradient():
+    x = leaf([[1, 3, 2, 2]])
+    return grad(F.lp_pool1d(x, INF, 2).sum(), x)[0]
+
+
+@reproducer
+def quantile_ties():
+    x = leaf(1, 1, 1, 1)
+    return grad(torch.quantile(x, 0.3), x)[0]
+
+
+@reproducer
+def ldexp_negative():
+    x = leaf(1, 1, 1)
+    return grad(torch.ldexp(x, tensor([-1, -3, 2])).sum(), x)[0]
+
+
+def make_query():
+    """One batch without heads: two positions, of which the first is NaN."""
+    q = torch.ones(1, 2, 8)
+    q[0, 0, 0] = NAN
+    return q
+
+
+@reproducer
+def attention_3d_value():
+    k = torch.ones(1, 2, 8)
+    return F.scaled_dot_product_attention(make_query(), k, k)[0, :, 0]
+
+
+@reproducer
+def attention_3d_gradient():
+    k, v = torch.ones(1, 2, 8), torch.ones(1, 2, 8, requires_grad=True)
+    y = F.scaled_dot_product_attention(make_query(), k, v, is_causal=True)
+    return grad(y.sum(), v)[0][0, :, 0]
+
+
+@reproducer
+def attention_3d_twice():
+    q = torch.ones(1, 2, 8, requires_grad=True)
+    y = F.scaled_dot_product_attention(q, q, q)
+    (g,) = grad(y.sum(), q, create_graph=True)
+    return grad(g.sum(), q)[0][0, :, 0]
+
+
+@reproducer
+def polynomials_nan():
+    return special.chebyshev_polynomial_u(tensor(NAN), tensor(3.0))
+
+
+@reproducer
+def bessel_gradient():
+    x = leaf(1)
+    return grad((special.bessel_j0(x) * x).sum(), x)[0]
+
+
+@reproducer
+def i1_nan():
+    x = leaf(NAN)
+    return grad(special.i1(x).sum(), x)[0]
+
+
+@reproducer
+def i1_16_bit():
+    x = leaf(1, dtype=torch.bfloat16)
+    return grad(special.i1(x).sum(), x)[0]
+
+
+@reproducer
+def multinomial_entropy():
+    p = tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    return distributions.Multinomial(1000, p).entropy()
+
+
+@reproducer
+def muon_bfloat16():
+    p = nn.Parameter(torch.zeros(3, 2, dtype=torch.bfloat16))
+    optimizer = torch.optim.Muon([p], lr=1.0, weight_decay=0.0, nesterov=False)
+    for i in range(3):
+        p.grad = tensor([[4, 1], [2, 0], [1, 3]], dtype=torch.bfloat16) * (1 + i)
+        optimizer.step()
+    return p.detach()[0]
+
+
+@reproducer
+def aminmax_gradient():
+    x = leaf(1, 1)
+    return grad(sum(torch.aminmax(x)), x)[0]
+
+
+@reproducer
+def nextafter_gradient():
+    x = leaf(1)
+    return grad(torch.nextafter(x, x * 2).sum(), x)[0]
+
+
+@reproducer
+def cdist_twice():
+    x = leaf([0, 1], [1, 3])
+    (g,) = grad(F.pdist(x, 3).sum(), x, create_graph=True)
+    return grad(g[0, 0], x)[0]
+
+
+@reproducer
+def grid_sample_tangent():
+    with forward_ad.dual_level():
+        image = forward_ad.make_dual(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
+        sampled = F.grid_sample(image, torch.zeros(1, 1, 1, 2), align_corners=True)
+        return forward_ad.unpack_dual(sampled).tangent.flatten()
+
+
+@reproducer
+def cholesky_qr():
+    return torch.cholesky(torch.eye(2))
