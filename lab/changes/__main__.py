@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import mmap
 import os
 import signal
 import time
@@ -11,12 +12,14 @@ from collections import Counter
 from pathlib import Path
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # stock PyTorch, whatever is installed beside it
-GROUP_SECONDS = 300
+CASE_SECONDS, PROGRESS_BYTES = 60, 4096
 ROUNDING = ("rounding", "zero's sign", "message")
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m lab.changes", description="Compare releases of PyTorch.")
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.changes", description="Compare releases of PyTorch."
+    )
     commands = parser.add_subparsers(required=True)
     runs = commands.add_parser("run", help="evaluate every case on the installed release")
     runs.add_argument("--out", type=Path, required=True)
@@ -50,34 +53,49 @@ def run_cases(options):
         run_group(name, make_cases, options.out)
     with options.out.open() as lines:
         count = sum(1 for _ in lines) - 1
-    print(f"torch {torch.__version__}: {count:,} cases of {len(groups)} groups, {time.time() - begun:.0f} s")
+    print(
+        f"torch {torch.__version__}: {count:,} cases of {len(groups)} groups, {time.time() - begun:.0f} s"
+    )
 
 
 def run_group(name, make_cases, out):
-    """In a process of its own: an operator at a value that it does not expect may crash, or hang."""
+    """In a process of its own. Some operators crash, or hang, at values that they do not expect:
+    the next process goes on behind such a case."""
+    progress = mmap.mmap(
+        -1, PROGRESS_BYTES
+    )  # shared: how many cases were begun, the last one's name
+    progress[:] = json.dumps([0, f"{name} | no case"]).encode().ljust(PROGRESS_BYTES)
+    skipped_count, status = 0, None
+    while status != 0:
+        if not (child := os.fork()):
+            evaluate_group(name, make_cases, out, skipped_count, progress)
+        _, status = os.waitpid(child, 0)
+        skipped_count, case = json.loads(progress[:])
+        if status:
+            append(out, case, {"value": f"error: the process ended with {status}"})
+
+
+def evaluate_group(name, make_cases, out, skipped_count, progress):
     from lab.changes.results import evaluate
 
-    if child := os.fork():
-        _, status = os.waitpid(child, 0)
-        if status:
-            append(out, {"case": f"{name} | ended", "parts": {"value": f"error: status {status}"}})
-        return
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where MKL complains of NaN
-        signal.alarm(GROUP_SECONDS)
         names = set()
-        for case in make_cases():
-            if case.name not in names:
-                names.add(case.name)
-                append(out, {"case": case.name, "parts": evaluate(*case[1:])})
+        for i, case in enumerate(make_cases()):
+            if i < skipped_count or case.name in names:
+                continue
+            names.add(case.name)
+            progress[:] = json.dumps([i + 1, case.name]).encode().ljust(PROGRESS_BYTES)
+            signal.alarm(CASE_SECONDS)
+            append(out, case.name, evaluate(*case[1:]))
     except BaseException:
-        append(out, {"case": f"{name} | ended", "parts": {"value": "error: " + traceback.format_exc()[-300:]}})
+        append(out, f"{name} | not made", {"value": "error: " + traceback.format_exc()[-300:]})
     os._exit(0)
 
 
-def append(out, line):
+def append(out, case, parts):
     with out.open("a") as lines:
-        lines.write(json.dumps(line) + "\n")
+        lines.write(json.dumps({"case": case, "parts": parts}) + "\n")
 
 
 def print_comparison(options):

@@ -10,15 +10,16 @@ EXTREMES = FINITE[:11] + [INF, -INF, NAN, 1e-40, -1e-40]
 GRID = EXTREMES + [-20.0, 0.25, 1e30, -1e30]
 
 # What replaces the floating-point tensors of a sample. A longer list for float32 only, for time.
+EACH_DTYPE = ["sample", "finite", "extremes", "ties", "ones", "halves"]
 FILLS = {
-    "float32": "sample finite extremes ties ones zeros halves positive nan row huge".split(),
-    "float64": "sample finite extremes ties ones halves".split(),
-    "bfloat16": "sample finite extremes ties ones halves".split(),
+    "float32": [*EACH_DTYPE, "zeros", "positive", "nan", "row", "huge"],
+    "float64": EACH_DTYPE,
+    "bfloat16": EACH_DTYPE,
 }
 
 
 def make_ramp(*shape, scale=1 / 8):
-    """Values from -11 / 8 to 11 / 8 without structure, each exact in 16 bits, many of them twice."""
+    """Values from -11 / 8 to 11 / 8 without structure, exact in 16 bits, many of them twice."""
     ramp = (torch.arange(math.prod(shape), dtype=torch.float64) * 37) % 23 - 11
     return (ramp * scale).reshape(shape)
 
@@ -47,9 +48,7 @@ def cycle(values, like, offset):
 
 def is_filled(leaf):
     return (
-        isinstance(leaf, torch.Tensor)
-        and leaf.is_floating_point()
-        and leaf.layout == torch.strided
+        isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.layout == torch.strided
     )
 
 

@@ -1,4 +1,4 @@
-"""Cases that the databases of PyTorch lack: exactly at kinks, at ties, and where rows are masked."""
+"""Cases that PyTorch's databases lack: exactly at kinks, at ties, and where rows are masked."""
 
 import itertools
 import math
@@ -135,7 +135,13 @@ def clamp_beside(x):
 
 
 for f in (clamp_alone, clamp_beside):
-    add("clamp", f"TorchScript, {f.__name__}", jit_twice(f), tensor([0.0, 0.5, 1]), dtypes=("float32",))
+    add(
+        "clamp",
+        f"TorchScript, {f.__name__}",
+        jit_twice(f),
+        tensor([0.0, 0.5, 1]),
+        dtypes=("float32",),
+    )
 
 # ---- Reductions, orders, norms -------------------------------------------------------------------
 
@@ -148,7 +154,10 @@ REDUCTIONS = {
     },
     "quantile of all": lambda x: torch.quantile(x, tensor([0.1, 0.5, 0.9], dtype=x.dtype)),
     **{f"norm {p}": lambda x, p=p: x.norm(p, 1) for p in (0, 0.5, 1, 2, 3, INF, -INF)},
-    **{f"matrix_norm {p}": lambda x, p=p: torch.linalg.matrix_norm(x, p) for p in ("nuc", 1, 2, -2, INF)},
+    **{
+        f"matrix_norm {p}": lambda x, p=p: torch.linalg.matrix_norm(x, p)
+        for p in ("nuc", 1, 2, -2, INF)
+    },
     **{f"cdist {p}": lambda x, p=p: torch.cdist(x, x.clone(), p) for p in (0, 0.5, 1, 2, 3, INF)},
     **{f"pdist {p}": lambda x, p=p: F.pdist(x, p) for p in (0, 0.5, 1, 2, 3, INF)},
     **{f"renorm {p}": lambda x, p=p: x.renorm(p, 0, 2.0) for p in (1, 2, 3, INF)},
@@ -199,7 +208,10 @@ SIGNS = tensor([1, -1] * 4)
 PREDICTED, TARGET = tensor([0, 1, -1, 0.5, -0.5, 2, 3, 1.5]), tensor([0, 0, 0, 0, 0, 1, 1, 0.5])
 LOSSES = {
     "l1": F.l1_loss,
-    **{f"smooth_l1 {k}": lambda a, b, k=k, **kw: F.smooth_l1_loss(a, b, beta=k, **kw) for k in (0.0, 0.5, 1.0)},
+    **{
+        f"smooth_l1 {k}": lambda a, b, k=k, **kw: F.smooth_l1_loss(a, b, beta=k, **kw)
+        for k in (0.0, 0.5, 1.0)
+    },
     **{f"huber {k}": lambda a, b, k=k, **kw: F.huber_loss(a, b, delta=k, **kw) for k in (0.5, 1.0)},
     "hinge_embedding": lambda a, b, **kw: F.hinge_embedding_loss(a, SIGNS, **kw),
     "margin_ranking": lambda a, b, **kw: F.margin_ranking_loss(a, b, SIGNS.to(a.dtype), 1.0, **kw),
@@ -214,18 +226,26 @@ LOSSES = {
         *(t.reshape(4, 2) for t in (a, b, a.flip(0))), swap=True, margin=0.0, **kw
     ),
     "triplet_margin, at it": lambda a, b, **kw: F.triplet_margin_loss(
-        *(t.reshape(4, 2)[1:2] for t in (a * 0, a * 0, a * 0 + 1)), margin=2.0**0.5, eps=0.0, p=2.0, **kw
+        *(t.reshape(4, 2)[1:2] for t in (a * 0, a * 0, a * 0 + 1)),
+        margin=2.0**0.5,
+        eps=0.0,
+        p=2.0,
+        **kw,
     ),
     "triplet with distance": lambda a, b, **kw: F.triplet_margin_with_distance_loss(
         *(t.reshape(4, 2) for t in (a, b, a.clone())),
         distance_function=lambda x, y: (x - y).abs().sum(1),
         **kw,
     ),
-    "multi_margin": lambda a, b, **kw: F.multi_margin_loss(a.reshape(4, 2), SIGNS[:4].clamp(0), **kw),
+    "multi_margin": lambda a, b, **kw: F.multi_margin_loss(
+        a.reshape(4, 2), SIGNS[:4].clamp(0), **kw
+    ),
     "multilabel_margin": lambda a, b, **kw: F.multilabel_margin_loss(
         a.reshape(2, 4), tensor([[0, 2, -1, 1], [3, -1, 0, 0]]), **kw
     ),
-    "poisson_nll": lambda a, b, **kw: F.poisson_nll_loss(a.abs(), b, log_input=False, full=True, **kw),
+    "poisson_nll": lambda a, b, **kw: F.poisson_nll_loss(
+        a.abs(), b, log_input=False, full=True, **kw
+    ),
     "gaussian_nll": lambda a, b, **kw: F.gaussian_nll_loss(
         a, a * 0, b * 0 + tensor([0, 1, 1e-7, 1e-6, 2, 0, 1, 3]).to(a.dtype), **kw
     ),
@@ -326,9 +346,21 @@ for reduce, inclusive, wild in itertools.product(
     kw = {"reduce": reduce, "include_self": inclusive}
     source = SOURCE.double().index_fill(0, tensor([1]), wild)
     name = f"{reduce} {inclusive} {wild}"
-    add("scatter", f"reduce {name}", lambda a, b, kw=kw: a.scatter_reduce(0, INDEX, b, **kw), BASE.double(), source)
+    add(
+        "scatter",
+        f"reduce {name}",
+        lambda a, b, kw=kw: a.scatter_reduce(0, INDEX, b, **kw),
+        BASE.double(),
+        source,
+    )
     if reduce != "sum":
-        add("scatter", f"index {name}", lambda a, b, kw=kw: a.index_reduce(0, INDEX, b, **kw), BASE.double(), source)
+        add(
+            "scatter",
+            f"index {name}",
+            lambda a, b, kw=kw: a.index_reduce(0, INDEX, b, **kw),
+            BASE.double(),
+            source,
+        )
 for reduce, initial in itertools.product(("sum", "mean", "max", "min", "prod"), (None, 1.0)):
     lengths = tensor([3, 0, 2, 3])
     add(
@@ -349,7 +381,9 @@ for mode, padding in itertools.product(("sum", "mean", "max"), (None, 0)):
         tensor([[1.0, 1], [1, 1], [0, 2]]),
         dtypes=("float32",),
     )
-LATTICE = tensor([-2, -1.5, -1, -1 + 1e-7, -0.5, -1 / 3, 0, 0.5, 1, 1 + 1e-7, 1.5, 2, 3, 1e10, INF, NAN])
+LATTICE = tensor(
+    [-2, -1.5, -1, -1 + 1e-7, -0.5, -1 / 3, 0, 0.5, 1, 1 + 1e-7, 1.5, 2, 3, 1e10, INF, NAN]
+)
 PLANE = torch.stack(torch.meshgrid(LATTICE, LATTICE, indexing="ij"), -1)[None].double()
 for mode, padding, corners, side in itertools.product(
     ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection"), (True, False), (1, 4)
@@ -378,8 +412,15 @@ for dims, modes in MODES.items():
                 ),
                 make_ramp(1, 2, *[4] * dims),
             )
-for mode, pad in itertools.product(("reflect", "replicate", "circular", "constant"), ((2, 1, 1, 2), (-1, 1, 1, -1))):
-    add("sampling", f"pad {mode} {pad}", lambda x, m=mode, p=pad: F.pad(x, p, m), make_ramp(1, 2, 4, 4))
+for mode, pad in itertools.product(
+    ("reflect", "replicate", "circular", "constant"), ((2, 1, 1, 2), (-1, 1, 1, -1))
+):
+    add(
+        "sampling",
+        f"pad {mode} {pad}",
+        lambda x, m=mode, p=pad: F.pad(x, p, m),
+        make_ramp(1, 2, 4, 4),
+    )
 for name, f in {
     "conv2d": lambda x, w: F.conv2d(x, w, padding=1),
     "conv2d, dilated": lambda x, w: F.conv2d(x, w, stride=2, dilation=2, padding=2),
@@ -392,7 +433,10 @@ for name, f in {
 # ---- Linear algebra: functions that do not depend on the choice of a basis -----------------------
 
 EYE, SYMMETRIC = torch.eye(3), tensor([[2.0, 1, 0], [1, 2, 1], [0, 1, 2]])
-RANK2, RANK1 = tensor([[1.0, 2, 3], [2, 4, 6], [1, 0, 1]]), tensor([[1.0, 2, 3], [2, 4, 6], [-1, -2, -3]])
+RANK2, RANK1 = (
+    tensor([[1.0, 2, 3], [2, 4, 6], [1, 0, 1]]),
+    tensor([[1.0, 2, 3], [2, 4, 6], [-1, -2, -3]]),
+)
 SPECIAL_MATRICES = {
     "identity": EYE,
     "zero": EYE * 0,
@@ -454,7 +498,13 @@ for (name, f), (matrix_name, matrix) in itertools.product(LINEAR.items(), SPECIA
 EXPONENTS = [-3, -1, 0, 1, 3, 7, 8]
 for dtype in (torch.int8, torch.int32, torch.int64):
     add("integers", f"ldexp {dtype}", torch.ldexp, torch.ones(7), tensor(EXPONENTS, dtype=dtype))
-    add("integers", f"pow {dtype}", torch.pow, tensor([0.0, -0.0, 1, -1, 2, INF, NAN]), tensor(EXPONENTS, dtype=dtype))
+    add(
+        "integers",
+        f"pow {dtype}",
+        torch.pow,
+        tensor([0.0, -0.0, 1, -1, 2, INF, NAN]),
+        tensor(EXPONENTS, dtype=dtype),
+    )
 
 LARGE = ((torch.arange(60000, dtype=torch.float64) * 7919) % 101 - 50).div(4).reshape(60, 1000)
 IMAGE = (1, 6, 100, 100)

@@ -1,15 +1,10 @@
-"""For each row of clampgrad/_contract/changes.json, the shortest program whose result changed.
+"""For each row of clampgrad/_contract/changes.json, a short program whose result changed.
 
-python -m lab.changes.reproducers     puts the results of the installed torch into records/changes.jsonl
-
-A function is named by its row; a release that stands before the change gives one result, a later
-one the other. The results show what a pin does to them, too: test/lab/test_changes.py.
+A function has the name of its row. records/changes.jsonl holds what it returns before the change
+and since (record.py); lab/test/test_changes.py runs it on the installed torch, and under pins.
 """
 
-import json
 import math
-import os
-from importlib import resources
 
 import torch
 import torch.autograd.forward_ad as forward_ad

@@ -85,7 +85,7 @@ def call_seeded(function, leaves):
 
 
 def describe(error):
-    return "error: " + str(error).partition("\n")[0][:150]
+    return f"error: {type(error).__name__}: " + str(error).strip().partition("\n")[0][:150]
 
 
 # ---- As text -------------------------------------------------------------------------------------
@@ -98,8 +98,10 @@ def encode(value):
     if not isinstance(value, torch.Tensor):
         return ["python", repr(value)]
     dtype, t = str(value.dtype).removeprefix("torch."), value.detach()
-    if t.layout != torch.strided or t.is_quantized:
-        t = t.to_dense() if not t.is_quantized else t.dequantize()
+    if t._is_zerotensor():  # without memory
+        t = torch.zeros(t.shape, dtype=t.dtype)
+    if t.layout != torch.strided:
+        t = t.to_dense()
     t = t.resolve_conj().resolve_neg().contiguous()
     if dtype in ("bfloat16", "float16"):
         t = t.float()

@@ -26,10 +26,17 @@ DRAWS = {
     "multinomial, replaced": lambda d: torch.multinomial(torch.arange(1, 20).to(d), 50, True),
     "normal": lambda d: torch.normal(torch.zeros(20, dtype=d), torch.arange(20).to(d)),
     "poisson": lambda d: torch.poisson(torch.arange(40).to(d)),
-    "binomial": lambda d: torch.binomial(torch.full((20,), 9.0, dtype=d), torch.full((20,), 0.3, dtype=d)),
+    "binomial": lambda d: torch.binomial(
+        torch.full((20,), 9.0, dtype=d), torch.full((20,), 0.3, dtype=d)
+    ),
     **{
         name: lambda d, name=name, args=args: getattr(torch.zeros(50, dtype=d), name)(*args)
-        for name, args in {"exponential_": (), "cauchy_": (), "log_normal_": (), "geometric_": (0.3,)}.items()
+        for name, args in {
+            "exponential_": (),
+            "cauchy_": (),
+            "log_normal_": (),
+            "geometric_": (0.3,),
+        }.items()
     },
     **{
         f.__name__: lambda d, f=f: f(torch.ones(2, 10, 3, dtype=d), 0.3, True)
@@ -43,18 +50,28 @@ DRAWS = {
     **{
         f"init.{name}": lambda d, name=name: getattr(nn.init, name)(torch.zeros(6, 7, dtype=d))
         for name in sorted(vars(nn.init))
-        if name.endswith("_") and name not in ("constant_", "dirac_", "sparse_", "zeros_", "ones_", "eye_")
+        if name.endswith("_")
+        and name not in ("constant_", "dirac_", "sparse_", "zeros_", "ones_", "eye_")
         and not name.startswith("_")
     },
     "init.sparse_": lambda d: nn.init.sparse_(torch.zeros(6, 7, dtype=d), 0.5),
-    "init.trunc_normal_, far": lambda d: nn.init.trunc_normal_(torch.zeros(60, dtype=d), 0, 1, 2, 3),
+    "init.trunc_normal_, far": lambda d: nn.init.trunc_normal_(
+        torch.zeros(60, dtype=d), 0, 1, 2, 3
+    ),
     "loader": lambda d: [*data.DataLoader(torch.arange(50), 7, shuffle=True)],
     "weighted sampler": lambda d: [*data.WeightedRandomSampler(range(1, 20), 30)],
     "random_split": lambda d: [[*s.indices] for s in data.random_split(range(20), [0.5, 0.5])],
-    "sdpa dropout": lambda d: F.scaled_dot_product_attention(*[torch.ones(2, 4, 8, dtype=d)] * 3, dropout_p=0.5),
+    "sdpa dropout": lambda d: F.scaled_dot_product_attention(
+        *[torch.ones(2, 4, 8, dtype=d)] * 3, dropout_p=0.5
+    ),
 }
 TABLE["random"] = [
-    (name, lambda one, f=f: f(one.dtype), (tensor([1.0]),), ("float32", "float64", "bfloat16", "float16"))
+    (
+        name,
+        lambda one, f=f: f(one.dtype),
+        (tensor([1.0]),),
+        ("float32", "float64", "bfloat16", "float16"),
+    )
     for name, f in DRAWS.items()
 ]
 
@@ -97,7 +114,9 @@ def ask_distribution(name, question, x, *parameters):
     made = getattr(distributions, name)(*parameters, validate_args=False)
     if question in ("sample", "rsample"):
         return getattr(made, question)((30,))
-    return getattr(made, question)(*[x] * (question in ("log_prob", "cdf", "icdf")))
+    if question in ("mean", "variance"):
+        return getattr(made, question)
+    return getattr(made, question)(*[x] * (question != "entropy"))
 
 
 def simplex_or_points(name):

@@ -1,5 +1,6 @@
 """Weights after steps of every optimiser; learning rates of every schedule; clipped gradients."""
 
+import inspect
 import itertools
 
 import torch
@@ -30,7 +31,9 @@ def take_steps(optimizer_class, settings, make_gradient, one):
     weights = [make_ramp(3, 4), make_ramp(3)][: 1 if is_matrix_only else 2]
     weights = [nn.Parameter(w.to(one.dtype)) for w in weights]
     optimizer = optimizer_class(weights, **settings)
-    closure = [lambda: sum(w.square().sum() for w in weights)] * (optimizer_class is torch.optim.LBFGS)
+    closure = [lambda: sum(w.square().sum() for w in weights)] * (
+        optimizer_class is torch.optim.LBFGS
+    )
     for i in range(STEPS):
         for w in weights:
             w.grad = make_gradient(i, w.shape).to(w.dtype)
@@ -40,15 +43,19 @@ def take_steps(optimizer_class, settings, make_gradient, one):
 
 def list_settings(info):
     """Those of PyTorch's own tests, and EXTRA, without what needs a GPU."""
+    accepted = inspect.signature(info.optim_cls).parameters
     own = [i.kwargs for i in info.optim_inputs_func(device="cpu")]
     for settings, implementation in itertools.product([*own, *EXTRA], IMPLEMENTATIONS):
-        yield {**settings, **implementation}
+        if accepted.keys() >= settings.keys() | implementation.keys():
+            yield {**settings, **implementation}
 
 
 for info in optim_db:
     if info.optim_cls is torch.optim.SparseAdam:
         continue
-    for settings, (gradient_name, make_gradient) in itertools.product(list_settings(info), GRADIENTS.items()):
+    for settings, (gradient_name, make_gradient) in itertools.product(
+        list_settings(info), GRADIENTS.items()
+    ):
         dtypes = ("float32", "float64", "bfloat16") if gradient_name == "ramp" else ("float32",)
 
         def call(one, cls=info.optim_cls, settings=settings, make=make_gradient):
@@ -91,12 +98,18 @@ def list_rates(make_schedule, metric=None):
 
 
 def make_sequence(optimizer):
-    parts = [lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 5), lr_scheduler.CosineAnnealingLR(optimizer, 20)]
+    parts = [
+        lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 5),
+        lr_scheduler.CosineAnnealingLR(optimizer, 20),
+    ]
     return lr_scheduler.SequentialLR(optimizer, parts, [5])
 
 
 def make_chain(optimizer):
-    parts = [lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 5), lr_scheduler.ExponentialLR(optimizer, 0.9)]
+    parts = [
+        lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 5),
+        lr_scheduler.ExponentialLR(optimizer, 0.9),
+    ]
     return lr_scheduler.ChainedScheduler(parts)
 
 
@@ -131,12 +144,16 @@ LISTS = {
     "tiny": [[1e-30, 0.0]],
     "huge": [[1e30, 1e30]],
 }
-for norm, (name, gradients), foreach in itertools.product((0.0, 1.0, 2.0, INF), LISTS.items(), (None, True, False)):
+for norm, (name, gradients), foreach in itertools.product(
+    (0.0, 1.0, 2.0, INF), LISTS.items(), (None, True, False)
+):
 
     def call(one, gradients=gradients, norm=norm, foreach=foreach):
         return clip(gradients, norm, foreach, one)
 
-    TABLE["clipping"].append((f"{name}, norm {norm}, foreach={foreach}", call, (ONE,), ("float32", "bfloat16")))
+    TABLE["clipping"].append(
+        (f"{name}, norm {norm}, foreach={foreach}", call, (ONE,), ("float32", "bfloat16"))
+    )
 
 
 def average_weights(one, **settings):
