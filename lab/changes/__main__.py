@@ -8,12 +8,10 @@ import signal
 import time
 import traceback
 import warnings
-from collections import Counter
 from pathlib import Path
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # stock PyTorch, whatever is installed beside it
 CASE_SECONDS, PROGRESS_BYTES = 60, 4096
-ROUNDING = ("rounding", "zero's sign", "message")
 
 
 def main():
@@ -29,7 +27,10 @@ def main():
     compares = commands.add_parser("compare", help="print what differs between two runs")
     compares.add_argument("runs", nargs=2, type=Path)
     compares.add_argument("--all", action="store_true", help="rounding and messages, too")
-    compares.set_defaults(command=print_comparison)
+    compares.add_argument("--record", action="store_true", help="put the counts into records/")
+    compares.set_defaults(command=compare_runs)
+    reproduces = commands.add_parser("record", help="put what the reproducers return into records/")
+    reproduces.set_defaults(command=record_results)
     options = parser.parse_args()
     options.command(options)
 
@@ -56,6 +57,22 @@ def run_cases(options):
     print(
         f"torch {torch.__version__}: {count:,} cases of {len(groups)} groups, {time.time() - begun:.0f} s"
     )
+
+
+def compare_runs(options):
+    from lab.changes.comparison import print_comparison
+
+    counts = print_comparison(*options.runs, options.all)
+    if options.record:
+        from lab.changes.record import record_counts
+
+        record_counts(counts)
+
+
+def record_results(options):
+    from lab.changes.record import record_results
+
+    record_results()
 
 
 def run_group(name, make_cases, out):
@@ -96,36 +113,6 @@ def evaluate_group(name, make_cases, out, skipped_count, progress):
 def append(out, case, parts):
     with out.open("a") as lines:
         lines.write(json.dumps({"case": case, "parts": parts}) + "\n")
-
-
-def print_comparison(options):
-    from lab.changes.results import compare_results
-
-    first, second = map(read_run, options.runs)
-    both = first.keys() & second.keys()
-    counts, kinds = Counter(), Counter()
-    for name in sorted(both):
-        differences = compare_results(first[name], second[name])
-        worst = {part: d for part, d in differences.items() if options.all or d[0] not in ROUNDING}
-        counts["differ" if worst else "rounding" if differences else "equal"] += 1
-        kinds.update(kind for kind, _ in differences.values())
-        for part, (kind, where) in worst.items():
-            print(f"{name} | {part} | {kind} | {where}")
-    for path, run, other in zip(options.runs, (first, second), (second, first)):
-        lone = sorted(run.keys() - other.keys())
-        print(f"only in {path}: {len(lone):,} cases")
-        for name, number in Counter(case.split(" | ")[0] for case in lone).most_common(400):
-            print(f"    {name}: {number}")
-    print(
-        f"{len(both):,} cases in both: {counts['equal']:,} equal to the bit, {counts['rounding']:,} but for rounding"
-        f" and messages, {counts['differ']:,} differ. Differences by kind: {dict(kinds)}"
-    )
-
-
-def read_run(path):
-    with path.open() as lines:
-        next(lines)
-        return {line["case"]: line["parts"] for line in map(json.loads, lines)}
 
 
 if __name__ == "__main__":

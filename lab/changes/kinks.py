@@ -112,7 +112,7 @@ for f, (ta, tb) in itertools.product(
     )
 
 
-def jit_twice(f):
+def call_scripted(f):
     """What a scripted function returns in its first three calls: it profiles the first."""
 
     def call(x):
@@ -138,7 +138,7 @@ for f in (clamp_alone, clamp_beside):
     add(
         "clamp",
         f"TorchScript, {f.__name__}",
-        jit_twice(f),
+        call_scripted(f),
         tensor([0.0, 0.5, 1]),
         dtypes=("float32",),
     )
