@@ -1,7 +1,7 @@
 """For each row of clampgrad/_contract/changes.json, a short program whose result changed.
 
-A function has the name of its row. records/changes.jsonl holds what it returns before the change
-and since (record.py); lab/test/test_changes.py runs it on the installed torch, and under pins.
+records/changes.jsonl holds what it returns before the change and since (record.py).
+lab/test/test_changes.py runs it on the installed torch, without a pin and with one.
 """
 
 import math
@@ -14,12 +14,18 @@ from torch.autograd import grad
 
 tensor = torch.tensor
 INF, NAN = math.inf, math.nan
-REPRODUCERS = {}
+REPRODUCERS, EXAMPLES = {}, {}
 
 
-def reproducer(function):
-    REPRODUCERS[function.__name__.replace("_", "-")] = function
-    return function
+def reproducer(example):
+    """Registers a program under the name of its row; `example` says on the page what it returns."""
+
+    def register(function):
+        name = function.__name__.replace("_", "-")
+        REPRODUCERS[name], EXAMPLES[name] = function, example
+        return function
+
+    return register
 
 
 def leaf(*values, dtype=torch.float32):
@@ -29,50 +35,50 @@ def leaf(*values, dtype=torch.float32):
 # ---- The clamp family, and what calls it ---------------------------------------------------------
 
 
-@reproducer
+@reproducer("gradient of `x.clamp(0, 1)` at 0, 0.5 and 1")
 def clamp_at_bound():
     x = leaf(0, 0.5, 1)
     return grad(x.clamp(0, 1).sum(), x)[0]
 
 
-@reproducer
+@reproducer("`margin_ranking_loss([1], [0], [1], margin=1)`")
 def margin_ranking():
     x = leaf(1)
     return grad(F.margin_ranking_loss(x, tensor([0.0]), tensor([1.0]), margin=1.0), x)[0]
 
 
-@reproducer
+@reproducer("`hinge_embedding_loss([1], [-1])`")
 def hinge_embedding():
     x = leaf(1)
     return grad(F.hinge_embedding_loss(x, tensor([-1])), x)[0]
 
 
-@reproducer
+@reproducer("`cosine_embedding_loss([[1, 0]], [[0, 1]], [-1])`")
 def cosine_embedding():
     x = leaf([1, 0])
     return grad(F.cosine_embedding_loss(x, tensor([[0.0, 1]]), tensor([-1])), x)[0]
 
 
-@reproducer
+@reproducer("`triplet_margin_loss([[1, 0]], [[0, 0]], [[3, 0]], eps=0)`")
 def triplet_margin():
     x = leaf([1, 0])
     positive, negative = tensor([[0.0, 0]]), tensor([[3.0, 0]])
     return grad(F.triplet_margin_loss(x, positive, negative, eps=0.0), x)[0]
 
 
-@reproducer
+@reproducer("`Uniform(0, 1).cdf(x)` at 0, 0.5 and 1")
 def uniform_cdf():
     x = leaf(0, 0.5, 1)
     return grad(distributions.Uniform(0.0, 1.0).cdf(x).sum(), x)[0]
 
 
-@reproducer
+@reproducer("`fmax(x, y)` at NaN and 1")
 def extrema_nan():
     x, y = leaf(NAN), leaf(1)
     return torch.cat(grad(torch.fmax(x, y).sum(), (x, y)))
 
 
-@reproducer
+@reproducer("`maximum(1, 2)` with the tangents inf and 1")
 def extrema_tangent():
     with forward_ad.dual_level():
         x = forward_ad.make_dual(tensor(1.0), tensor(INF))
@@ -80,7 +86,7 @@ def extrema_tangent():
         return forward_ad.unpack_dual(torch.maximum(x, y)).tangent
 
 
-@reproducer
+@reproducer("`clamp(min=-1)` of 0 and 5 in uint8")
 def clamp_unsigned():
     return tensor([0, 5], dtype=torch.uint8).clamp(min=-1)
 
@@ -88,22 +94,22 @@ def clamp_unsigned():
 # ---- Random numbers for a seed -------------------------------------------------------------------
 
 
-@reproducer
+@reproducer("`trunc_normal_` of 3 elements")
 def trunc_normal():
     return nn.init.trunc_normal_(torch.empty(3))
 
 
-@reproducer
+@reproducer("`torch.rand(3, dtype=torch.bfloat16)`")
 def uniform_16_bit():
     return torch.rand(3, dtype=torch.bfloat16)
 
 
-@reproducer
+@reproducer("`torch.randn(16, dtype=torch.bfloat16)`, the first three")
 def normal_16_bit():
     return torch.randn(16, dtype=torch.bfloat16)[:3]
 
 
-@reproducer
+@reproducer("`nn.Linear(2, 1, dtype=torch.bfloat16).weight`")
 def weights_16_bit():
     return nn.Linear(2, 1, dtype=torch.bfloat16).weight[0]
 
@@ -111,30 +117,30 @@ def weights_16_bit():
 # ---- Other operators -----------------------------------------------------------------------------
 
 
-@reproducer
+@reproducer("`linalg.det` of [[0]]")
 def det_1x1():
     x = leaf([0])
     return grad(torch.linalg.det(x), x)[0]
 
 
-@reproducer
+@reproducer("`lp_pool1d([1, 3, 2, 2], inf, 2)`")
 def lp_pool_value():
     return F.lp_pool1d(tensor([[[1.0, 3, 2, 2]]]), INF, 2)
 
 
-@reproducer
+@reproducer("`lp_pool1d([1, 3, 2, 2], inf, 2)`")
 def lp_pool_gradient():
     x = leaf([[1, 3, 2, 2]])
     return grad(F.lp_pool1d(x, INF, 2).sum(), x)[0]
 
 
-@reproducer
+@reproducer("`quantile(x, 0.3)` of 1, 1, 1, 1")
 def quantile_ties():
     x = leaf(1, 1, 1, 1)
     return grad(torch.quantile(x, 0.3), x)[0]
 
 
-@reproducer
+@reproducer("`ldexp(x, [-1, -3, 2])` at 1, 1, 1")
 def ldexp_negative():
     x = leaf(1, 1, 1)
     return grad(torch.ldexp(x, tensor([-1, -3, 2])).sum(), x)[0]
@@ -147,20 +153,20 @@ def make_query():
     return q
 
 
-@reproducer
+@reproducer("of two rows of a query, the first NaN")
 def attention_3d_value():
     k = torch.ones(1, 2, 8)
     return F.scaled_dot_product_attention(make_query(), k, k)[0, :, 0]
 
 
-@reproducer
+@reproducer("of two rows of a query, the first NaN")
 def attention_3d_gradient():
     k, v = torch.ones(1, 2, 8), torch.ones(1, 2, 8, requires_grad=True)
     y = F.scaled_dot_product_attention(make_query(), k, v, is_causal=True)
     return grad(y.sum(), v)[0][0, :, 0]
 
 
-@reproducer
+@reproducer("two rows of ones, differentiated twice")
 def attention_3d_twice():
     q = torch.ones(1, 2, 8, requires_grad=True)
     y = F.scaled_dot_product_attention(q, q, q)
@@ -168,37 +174,37 @@ def attention_3d_twice():
     return grad(g.sum(), q)[0][0, :, 0]
 
 
-@reproducer
+@reproducer("whether `chebyshev_polynomial_u(nan, 3)` is NaN")
 def polynomials_nan():
     y = special.chebyshev_polynomial_u(tensor(NAN), tensor(3.0))
     return y.isnan()  # before, y is whatever the memory held
 
 
-@reproducer
+@reproducer("`bessel_j0(x) * x` at 1")
 def bessel_gradient():
     x = leaf(1)
     return grad((special.bessel_j0(x) * x).sum(), x)[0]
 
 
-@reproducer
+@reproducer("`special.i1` at NaN")
 def i1_nan():
     x = leaf(NAN)
     return grad(special.i1(x).sum(), x)[0]
 
 
-@reproducer
+@reproducer("`special.i1` at 1")
 def i1_16_bit():
     x = leaf(1, dtype=torch.bfloat16)
     return grad(special.i1(x).sum(), x)[0]
 
 
-@reproducer
+@reproducer("`Multinomial(1000, [0.2, 0.3, 0.5]).entropy()`")
 def multinomial_entropy():
     p = tensor([0.2, 0.3, 0.5], dtype=torch.float64)
     return distributions.Multinomial(1000, p).entropy()
 
 
-@reproducer
+@reproducer("two weights after three steps")
 def muon_bfloat16():
     p = nn.Parameter(torch.zeros(3, 2, dtype=torch.bfloat16))
     optimizer = torch.optim.Muon([p], lr=1.0, weight_decay=0.0, nesterov=False)
@@ -208,26 +214,26 @@ def muon_bfloat16():
     return p.detach()[0]
 
 
-@reproducer
+@reproducer("`sum(aminmax([1, 1]))`")
 def aminmax_gradient():
     x = leaf(1, 1)
     return grad(sum(torch.aminmax(x)), x)[0]
 
 
-@reproducer
+@reproducer("`nextafter(x, 2 * x)` at 1")
 def nextafter_gradient():
     x = leaf(1)
     return grad(torch.nextafter(x, x * 2).sum(), x)[0]
 
 
-@reproducer
+@reproducer("`pdist(x, 3)` of two points, differentiated twice")
 def cdist_twice():
     x = leaf([0, 1], [1, 3])
     (g,) = grad(F.pdist(x, 3).sum(), x, create_graph=True)
     return grad(g[0, 0], x)[0]
 
 
-@reproducer
+@reproducer("an image of ones, with a tangent of ones")
 def grid_sample_tangent():
     with forward_ad.dual_level():
         image = forward_ad.make_dual(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
@@ -235,6 +241,6 @@ def grid_sample_tangent():
         return forward_ad.unpack_dual(sampled).tangent.flatten()
 
 
-@reproducer
+@reproducer("`torch.cholesky(torch.eye(2))`")
 def cholesky_qr():
     return torch.cholesky(torch.eye(2))
