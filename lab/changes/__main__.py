@@ -10,11 +10,11 @@ import traceback
 import warnings
 from pathlib import Path
 
-os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # stock PyTorch, whatever is installed beside it
 CASE_SECONDS, PROGRESS_BYTES = 60, 4096
 
 
 def main():
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # of torch alone, whatever is installed
     parser = argparse.ArgumentParser(
         prog="python -m lab.changes", description="Compare releases of PyTorch."
     )

@@ -7,7 +7,6 @@ python -m lab.changes compare A B --record   the counts of a comparison
 
 from __future__ import annotations
 
-import json
 import operator
 import warnings
 from collections.abc import Callable
@@ -59,11 +58,3 @@ def record_counts(counts: dict[str, Any]) -> None:
 
 def read_record() -> dict:
     return records.read("changes") if records.path("changes").exists() else {"rows": []}
-
-
-def show_result(result: Result) -> str:
-    """A result as text of a page, to three digits."""
-    if isinstance(result, str):
-        return f"`{result}`"
-    texts = [f"{v:.3g}" if isinstance(v, float) else json.dumps(v) for v in result]
-    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"

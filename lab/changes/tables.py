@@ -1,10 +1,10 @@
 """The tables of docs/migration.md about what changed beside the clamp family, or through it."""
 
 import itertools
+import json
 
 import records
 from clampgrad._contract.changes import CHANGES, COMPARED
-from lab.changes.record import show_result
 from lab.changes.reproducers import EXAMPLES
 from records import code, table
 
@@ -13,9 +13,16 @@ PINNED = {"restored": "as 2.13", "": "no effect", "as since": "as 2.14, on every
 
 
 def name_calls(change):
-    """The functions that changed, without those that only spell one of them in another way."""
-    names = [call.rpartition(".")[2].rstrip("_") or call for call in change.calls]
-    return ", ".join(dict.fromkeys(code(name) for name in names))
+    """The functions that changed, each once: methods and in-place forms are left out."""
+    names = [name_function(call) for call in change.calls]
+    plain = [name for name in names if name.rstrip("_") == name or name.rstrip("_") not in names]
+    return ", ".join(dict.fromkeys(map(code, plain)))
+
+
+def name_function(call):
+    """`quantile` of torch.Tensor.quantile, `Muon.step` of torch.optim.Muon.step."""
+    *path, name = call.split(".")
+    return f"{path[-1]}.{name}" if path[-1][0].isupper() and path[-1] != "Tensor" else name
 
 
 def describe_change(change):
@@ -54,7 +61,7 @@ def changes_in_examples():
         pull = change.upstream
         link = f"[{pull}](https://github.com/pytorch/pytorch/pull/{pull})" if pull else ""
         since = f"{change.since} alone" if change.until else change.since
-        sides = (show_result(result[side]) for side in ("before", "since"))
+        sides = show_results(result["before"], result["since"])
         yield since, EXAMPLES[name], *sides, link
 
 
@@ -64,3 +71,22 @@ def changes_compared():
     for pair in records.read("changes")["pairs"]:
         counts = (f"{pair[key]:,}" for key in ("cases", "equal", "rounding", "differ"))
         yield pair["first"], pair["second"], *counts
+
+
+def show_results(before, since):
+    """Both as texts, with as few digits as tell them apart."""
+    for digits in range(3, 9):
+        texts = [show_result(result, digits) for result in (before, since)]
+        if texts[0] != texts[1]:
+            break
+    return texts
+
+
+def show_result(result, digits):
+    if isinstance(result, str):
+        return code(result)
+    texts = [
+        f"{v + 0.0:.{digits}g}" if isinstance(v, float) else json.dumps(v)  # no sign of a zero
+        for v in result
+    ]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
