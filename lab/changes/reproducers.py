@@ -91,6 +91,11 @@ def clamp_unsigned():
     return tensor([0, 5], dtype=torch.uint8).clamp(min=-1)
 
 
+@reproducer("`clamp(max=300)` of 0 and 5 in int8")
+def clamp_overflow():
+    return tensor([0, 5], dtype=torch.int8).clamp(max=300)
+
+
 # ---- Random numbers for a seed -------------------------------------------------------------------
 
 
