@@ -33,7 +33,13 @@ def print_comparison(first_path, second_path, prints_all):
         f"{counts['cases']:,} cases in both: {counts['equal']:,} equal to the bit, "
         f"{counts['rounding']:,} but for rounding, {counts['differ']:,} differ"
     )
-    return {"first": first_header["torch"], "second": second_header["torch"], **counts}
+    return {"first": name_run(first_header), "second": name_run(second_header), **counts}
+
+
+def name_run(header):
+    """The release, and its pin if there was one."""
+    release = header["torch"].partition("+")[0]
+    return f"{release}, pinned to {header['pin']}" if header["pin"] else release
 
 
 def read_run(path):

@@ -35,7 +35,7 @@ def leaf(*values, dtype=torch.float32):
 # ---- The clamp family, and what calls it ---------------------------------------------------------
 
 
-@reproducer("gradient of `x.clamp(0, 1)` at 0, 0.5 and 1")
+@reproducer("`x.clamp(0, 1)` at 0, 0.5 and 1")
 def clamp_at_bound():
     x = leaf(0, 0.5, 1)
     return grad(x.clamp(0, 1).sum(), x)[0]
@@ -78,7 +78,7 @@ def extrema_nan():
     return torch.cat(grad(torch.fmax(x, y).sum(), (x, y)))
 
 
-@reproducer("`maximum(1, 2)` with the tangents inf and 1")
+@reproducer("tangent: `maximum(1, 2)` with the tangents inf and 1")
 def extrema_tangent():
     with forward_ad.dual_level():
         x = forward_ad.make_dual(tensor(1.0), tensor(INF))
@@ -86,12 +86,12 @@ def extrema_tangent():
         return forward_ad.unpack_dual(torch.maximum(x, y)).tangent
 
 
-@reproducer("`clamp(min=-1)` of 0 and 5 in uint8")
+@reproducer("result: `clamp(min=-1)` of 0 and 5 in uint8")
 def clamp_unsigned():
     return tensor([0, 5], dtype=torch.uint8).clamp(min=-1)
 
 
-@reproducer("`clamp(max=300)` of 0 and 5 in int8")
+@reproducer("result: `clamp(max=300)` of 0 and 5 in int8")
 def clamp_overflow():
     return tensor([0, 5], dtype=torch.int8).clamp(max=300)
 
@@ -99,22 +99,22 @@ def clamp_overflow():
 # ---- Random numbers for a seed -------------------------------------------------------------------
 
 
-@reproducer("`trunc_normal_` of 3 elements")
+@reproducer("result: `trunc_normal_` of 3 elements")
 def trunc_normal():
     return nn.init.trunc_normal_(torch.empty(3))
 
 
-@reproducer("`torch.rand(3, dtype=torch.bfloat16)`")
+@reproducer("result: `torch.rand(3, dtype=torch.bfloat16)`")
 def uniform_16_bit():
     return torch.rand(3, dtype=torch.bfloat16)
 
 
-@reproducer("`torch.randn(16, dtype=torch.bfloat16)`, the first three")
+@reproducer("result: `torch.randn(16, dtype=torch.bfloat16)[:3]`")
 def normal_16_bit():
     return torch.randn(16, dtype=torch.bfloat16)[:3]
 
 
-@reproducer("`nn.Linear(2, 1, dtype=torch.bfloat16).weight`")
+@reproducer("result: `nn.Linear(2, 1, dtype=torch.bfloat16).weight`")
 def weights_16_bit():
     return nn.Linear(2, 1, dtype=torch.bfloat16).weight[0]
 
@@ -128,7 +128,7 @@ def det_1x1():
     return grad(torch.linalg.det(x), x)[0]
 
 
-@reproducer("`lp_pool1d([1, 3, 2, 2], inf, 2)`")
+@reproducer("result: `lp_pool1d([1, 3, 2, 2], inf, 2)`")
 def lp_pool_value():
     return F.lp_pool1d(tensor([[[1.0, 3, 2, 2]]]), INF, 2)
 
@@ -158,20 +158,20 @@ def make_query():
     return q
 
 
-@reproducer("of two rows of a query, the first NaN")
+@reproducer("result: attention over two rows, the first query NaN")
 def attention_3d_value():
     k = torch.ones(1, 2, 8)
     return F.scaled_dot_product_attention(make_query(), k, k)[0, :, 0]
 
 
-@reproducer("of two rows of a query, the first NaN")
+@reproducer("causal attention over two rows, the first query NaN")
 def attention_3d_gradient():
     k, v = torch.ones(1, 2, 8), torch.ones(1, 2, 8, requires_grad=True)
     y = F.scaled_dot_product_attention(make_query(), k, v, is_causal=True)
     return grad(y.sum(), v)[0][0, :, 0]
 
 
-@reproducer("two rows of ones, differentiated twice")
+@reproducer("attention over two rows of ones, differentiated twice")
 def attention_3d_twice():
     q = torch.ones(1, 2, 8, requires_grad=True)
     y = F.scaled_dot_product_attention(q, q, q)
@@ -179,7 +179,7 @@ def attention_3d_twice():
     return grad(g.sum(), q)[0][0, :, 0]
 
 
-@reproducer("whether `chebyshev_polynomial_u(nan, 3)` is NaN")
+@reproducer("result: whether `chebyshev_polynomial_u(nan, 3)` is NaN")
 def polynomials_nan():
     y = special.chebyshev_polynomial_u(tensor(NAN), tensor(3.0))
     return y.isnan()  # before, y is whatever the memory held
@@ -197,19 +197,19 @@ def i1_nan():
     return grad(special.i1(x).sum(), x)[0]
 
 
-@reproducer("`special.i1` at 1")
+@reproducer("`special.i1` at 1 in bfloat16")
 def i1_16_bit():
     x = leaf(1, dtype=torch.bfloat16)
     return grad(special.i1(x).sum(), x)[0]
 
 
-@reproducer("`Multinomial(1000, [0.2, 0.3, 0.5]).entropy()`")
+@reproducer("result: `Multinomial(1000, [0.2, 0.3, 0.5]).entropy()`")
 def multinomial_entropy():
     p = tensor([0.2, 0.3, 0.5], dtype=torch.float64)
     return distributions.Multinomial(1000, p).entropy()
 
 
-@reproducer("two weights after three steps")
+@reproducer("result: two weights after three steps of `Muon`")
 def muon_bfloat16():
     p = nn.Parameter(torch.zeros(3, 2, dtype=torch.bfloat16))
     optimizer = torch.optim.Muon([p], lr=1.0, weight_decay=0.0, nesterov=False)
@@ -238,7 +238,7 @@ def cdist_twice():
     return grad(g[0, 0], x)[0]
 
 
-@reproducer("an image of ones, with a tangent of ones")
+@reproducer("tangent: `grid_sample` of ones with tangents of ones")
 def grid_sample_tangent():
     with forward_ad.dual_level():
         image = forward_ad.make_dual(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
@@ -246,6 +246,6 @@ def grid_sample_tangent():
         return forward_ad.unpack_dual(sampled).tangent.flatten()
 
 
-@reproducer("`torch.cholesky(torch.eye(2))`")
+@reproducer("result: `torch.cholesky(torch.eye(2))`")
 def cholesky_qr():
     return torch.cholesky(torch.eye(2))
