@@ -246,6 +246,15 @@ def grid_sample_tangent():
         return forward_ad.unpack_dual(sampled).tangent.flatten()
 
 
+@reproducer("`grid_sample` of 0, 1, 2, 3 in its centre, differentiated twice")
+def grid_sample_twice():
+    image = leaf([[[0, 1], [2, 3]]])
+    grid = torch.zeros(1, 1, 1, 2, requires_grad=True)
+    y = F.grid_sample(image, grid, align_corners=True)
+    (g,) = grad(y.sum(), grid, create_graph=True)
+    return grad(g.sum(), image)[0].flatten()
+
+
 @reproducer("result: `torch.cholesky(torch.eye(2))`")
 def cholesky_qr():
     return torch.cholesky(torch.eye(2))

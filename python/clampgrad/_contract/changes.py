@@ -2,8 +2,8 @@
 
 Columns: `since`, and `until` for what was taken back; `kind` ("silent", "error before", "error
 since"); `what` differs, under which `condition`; what a `pin` does on a release that has the
-change ("restored", or "" if nothing); `upstream`, the pull request; and the public functions whose
-`calls` an audit recognises.
+change ("restored"; "as since" if every release returns the new result; "" if nothing); `upstream`,
+the pull request; and the public functions whose `calls` an audit recognises.
 """
 
 import json
