@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 for name in (
     "benchmarks.tables",
     "lab.artefacts",
+    "lab.changes.tables",
     "lab.contract_tables",
     "lab.first_minute",
     "lab.libraries.clamps",
