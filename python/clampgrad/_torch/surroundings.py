@@ -1,7 +1,7 @@
 """Where a call runs: inside torch.func, in forward mode, in backward, under
 modes; and what its tensors are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -42,6 +42,30 @@ def in_backward() -> bool:
 
 def is_of_transform(tensor: Tensor) -> bool:
     return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def is_recorded_here(tensors: Iterable[Tensor]) -> bool:
+    """Whether a gradient of one of them is recorded at the level of torch.func that runs the call,
+    or by autograd itself where none does."""
+    if not torch.is_grad_enabled():
+        return False
+    level = torch._C._functorch.peek_interpreter_stack()
+    if level is None:
+        return any(t.requires_grad for t in tensors)
+    level = level.level()
+    return any(t.requires_grad and torch._C._functorch.maybe_get_level(t) == level for t in tensors)
+
+
+def unwrapped(tensor: Tensor) -> Tensor:
+    """What the levels of torch.func have wrapped: all samples of all of them."""
+    while is_of_transform(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def in_forward_mode() -> bool:
+    """Whether a level of forward mode is open."""
+    return fwad._current_level >= 0
 
 
 def is_batched_gradient(tensor: Tensor) -> bool:

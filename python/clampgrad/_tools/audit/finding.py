@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass, field
 
+from clampgrad._contract.changes import CHANGES, OF_CLAMPS
 from clampgrad._contract.table import EXACT
+from clampgrad._tools.audit.calls import is_of_list
 from clampgrad._tools.audit.lint import Diagnostic, diagnostics, name_of, remedy
 from clampgrad._tools.audit.sites import Site
 
@@ -16,7 +18,8 @@ class Finding:
     """What an audit saw at one call site, counted over the calls that it examined.
 
     Attributes:
-        function: the name of the function.
+        function: the name of the function that the program calls.
+        through: the operator of the clamp family that this calls, or ``""`` if it is itself one.
         gradient: ``"torch"`` for torch's own, or the convention of the pin or of the call.
         file: the file of the call.
         line: its line.
@@ -37,11 +40,14 @@ class Finding:
             gradients it would pass on and the current gradient blocks, or the reverse.
             They have no share in `moved`.
         follows_torch: whether the gradient depends on the installed release.
+        by_release: how far the gradient moves between the releases that are compared, and the
+            convention that it then has; (0, "") where no release decides.
         warnings: a :class:`Diagnostic` for each warning.
         remedy: what to do about all of them.
     """
 
     function: str
+    through: str
     gradient: str
     file: str
     line: int
@@ -58,6 +64,7 @@ class Finding:
     moved: dict[str, float | None]
     not_finite: dict[str, int]
     follows_torch: bool
+    by_release: tuple[float, str]
     warnings: list[Diagnostic] = field(default_factory=list)
     remedy: str = ""
 
@@ -69,26 +76,16 @@ class Finding:
         return moved.get(name, 0.0), name
 
     @property
-    def by_release(self) -> tuple[float, str]:
-        """How far the gradient moves with the release of torch, and
-        the convention that it then has.
-
-        Up to 2.13 that is ``"inclusive"``, from 2.14 on ``"joint"``.
-        (0, "") where no release decides.
-        """
-        if not self.follows_torch or not self.moved:
-            return 0.0, ""
-        moved = {k: None if self.not_finite[k] else self.moved[k] for k in RELEASES}
-        far = {k: math.inf if v is None else v for k, v in moved.items()}
-        name = max(far, key=lambda k: far[k])
-        return (far[name], name) if far[name] else (0.0, "")
+    def is_of_list(self) -> bool:
+        """Whether it calls an operator for lists of Tensors, which no pin reaches."""
+        return is_of_list(self.through or self.function)
 
     def _importance(self) -> tuple[float, ...]:
         """Sites that the release of torch decides first, then others whose gradient would move and
         warnings, then those without a gradient; elements that tie without consequence last."""
         farthest, _ = self.farthest
         ties = self.at_bound / max(self.elements, 1)
-        decided, _ = self.by_release
+        decided = self.by_release[0]
         if decided:
             return 3, decided, len(self.warnings), ties
         if farthest or self.warnings:
@@ -98,12 +95,31 @@ class Finding:
         return 0, -ties, self.beyond, self.elements
 
 
-def found_at(site: Site) -> Finding:
+def by_release(
+    site: Site,
+    compared: tuple[str, ...],
+    moved: dict[str, float | None],
+    not_finite: dict[str, int],
+) -> tuple[float, str]:
+    """The gradient up to 2.13 is "inclusive", from 2.14 on "joint"."""
+    if not moved or not site.follows_torch or not CHANGES[OF_CLAMPS].is_between(compared):
+        return 0.0, ""
+    known = {k: None if not_finite[k] else moved[k] for k in RELEASES}
+    far = {k: math.inf if v is None else v for k, v in known.items()}
+    name = max(far, key=lambda k: far[k])
+    return (far[name], name) if far[name] else (0.0, "")
+
+
+def found_at(site: Site, compared: tuple[str, ...]) -> Finding:
     variants = [v for v in site.variants.values() if v.calls]
     kinds = site.counts()
-    warnings = diagnostics(site)
+    is_between = CHANGES[OF_CLAMPS].is_between(compared)
+    warnings = [w for w in diagnostics(site) if is_between or w.name != "conventions-differ"]
+    moved = site.moved()
+    not_finite = {name: site.infinite_under(name) for name in RELEASES}
     return Finding(
         function=site.key.function,
+        through=site.key.through,
         gradient=site.key.gradient,
         **site.key.caller._asdict(),
         dtypes=list(dict.fromkeys(name_of(v.call.dtype) for v in variants)),
@@ -115,9 +131,10 @@ def found_at(site: Site) -> Finding:
         beyond=kinds["beyond"],
         nan=kinds["nan"],
         dead=site.dead(),
-        moved=site.moved(),
-        not_finite={name: site.infinite_under(name) for name in RELEASES},
+        moved=moved,
+        not_finite=not_finite,
         follows_torch=site.follows_torch,
+        by_release=by_release(site, compared, moved, not_finite),
         warnings=warnings,
-        remedy=remedy(warnings, site.key.function, site.key.caller.file),
+        remedy=remedy(warnings, site.key.function, site.key.through, site.key.caller.file),
     )

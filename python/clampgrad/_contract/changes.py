@@ -1,0 +1,55 @@
+"""What PyTorch changed from release to release: changes.json, measured by comparing whole releases.
+
+Columns: `since`, and `until` for what was taken back; `kind` ("silent", "error before", "error
+since"); `what` differs, under which `condition`; what a `pin` does on a release that has the
+change ("restored", or "" if nothing); `upstream`, the pull request; and the public functions whose
+`calls` an audit recognises.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+_found = json.loads((Path(__file__).with_name("changes.json")).read_text())
+
+# The releases that were compared, the oldest first.
+COMPARED: tuple[str, ...] = tuple(_found["compared"])
+# Since which the gradient of the clamp family is another.
+OF_CLAMPS = "clamp-at-bound"
+
+
+class Change(NamedTuple):
+    id: str
+    since: str
+    kind: str
+    what: str
+    condition: str
+    pin: str
+    upstream: int | None
+    calls: list[str]
+    until: str = ""
+
+    def has(self, release: str) -> bool:
+        """Whether a release has the change."""
+        at = _number(release)
+        return _number(self.since) <= at and not (self.until and at >= _number(self.until))
+
+    def is_between(self, releases: Iterable[str]) -> bool:
+        """Whether some of the releases have the change and others do not."""
+        return len({self.has(release) for release in releases}) == 2
+
+    def when(self) -> str:
+        return f"in {self.since} alone" if self.until else f"since {self.since}"
+
+
+CHANGES = {row["id"]: Change(**row) for row in _found["changes"]}
+
+
+def minor(version: str) -> str:
+    """2.13 of "2.13.1+cpu"."""
+    return ".".join(version.partition("+")[0].split(".")[:2])
+
+
+def _number(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
