@@ -127,8 +127,12 @@ struct Observed<Aten, kernel, Result(Args...)> {
       return kernel(keys, args...);
     }
     struct Told {
-      Told() { is_told = true; }
-      ~Told() { is_told = false; }
+      Told() {
+        is_told = true;
+      }
+      ~Told() {
+        is_told = false;
+      }
     };
     const auto run = [&]() -> Result {
       const Told told;

@@ -288,7 +288,7 @@ void pin_ask(py::object function) {
   pin::ask_with(&ask);
 }
 
-// ---- What python/clampgrad/_tools/audit/observer.py calls ----------------------------------------
+// ---- What python/clampgrad/_tools/audit/observer.py calls ---------------------------------------
 
 PyObject* observer = nullptr; // guarded by the GIL
 

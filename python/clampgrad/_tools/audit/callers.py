@@ -65,7 +65,7 @@ def led_here() -> tuple[Caller, Outermost]:
                 place = file, line
             elif code.co_name == "__torch_function__" and file.startswith(AUDIT):
                 function = frame.f_locals["function"]
-                outermost = Outermost(function, getattr(function, "__name__", ""))
+                outermost = Outermost(function, name_of(function))
             elif file.startswith(PUBLIC) and (name := _public(code)):
                 outermost = Outermost(None, name)
     return (
@@ -77,6 +77,13 @@ def led_here() -> tuple[Caller, Outermost]:
 def is_inside(code: CodeType) -> bool:
     """Whether a function with that code calls what runs."""
     return any(frame.f_code is code for frame, _ in walk_stack(sys._getframe()))
+
+
+def name_of(function: Any) -> str:
+    """As people write it: torch calls torch.linalg.det linalg_det."""
+    name: str = getattr(function, "__name__", "")
+    space, _, rest = name.partition("_")
+    return f"{space}.{rest}" if space in ("linalg", "special", "fft") and rest else name
 
 
 def _public(code: CodeType) -> str:

@@ -162,6 +162,10 @@ def named_as(function: str) -> str:
 # ---- What cannot be looked at --------------------------------------------------------------------
 
 
+# Tensors without values, which have no gradient that could be another.
+VALUELESS = ("meta tensors", "FakeTensor", "FunctionalTensor")
+
+
 def unreadable(values: tuple[Any, ...]) -> str | None:
     """Why the elements of these cannot be counted here, None if they can."""
     for value in values:

@@ -11,7 +11,14 @@ from torch import Tensor
 from clampgrad._contract.table import CANONICAL
 from clampgrad._pin.pin import pin
 from clampgrad._tools.audit.callers import Caller, led_here
-from clampgrad._tools.audit.calls import Call, Operands, Operator, operators, unreadable
+from clampgrad._tools.audit.calls import (
+    VALUELESS,
+    Call,
+    Operands,
+    Operator,
+    operators,
+    unreadable,
+)
 from clampgrad._tools.audit.consumers import Consumers, Side
 from clampgrad._tools.audit.lint import note_rounding
 from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
@@ -81,7 +88,7 @@ class Examination:
     def _of(self, caller: Caller, call: Call, operands: Operands) -> Then | None:
         reason = unreadable(operands)
         if reason:
-            self._report.skip(reason, call.operator.follows_torch)
+            self._report.skip(reason, call.operator.follows_torch and reason not in VALUELESS)
             return None
         x = operands[0]
         if not x.numel():

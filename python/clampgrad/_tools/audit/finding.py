@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from clampgrad._contract.changes import CHANGES, OF_CLAMPS
+from clampgrad._contract.changes import CHANGES, COMPARED, OF_CLAMPS
 from clampgrad._contract.table import EXACT
 from clampgrad._tools.audit.calls import is_of_list
 from clampgrad._tools.audit.lint import Diagnostic, diagnostics, name_of, remedy
@@ -19,7 +19,6 @@ class Finding:
 
     Attributes:
         function: the name of the function that the program calls.
-        through: the operator of the clamp family that this calls, or ``""`` if it is itself one.
         gradient: ``"torch"`` for torch's own, or the convention of the pin or of the call.
         file: the file of the call.
         line: its line.
@@ -40,14 +39,14 @@ class Finding:
             gradients it would pass on and the current gradient blocks, or the reverse.
             They have no share in `moved`.
         follows_torch: whether the gradient depends on the installed release.
-        by_release: how far the gradient moves between the releases that are compared, and the
-            convention that it then has; (0, "") where no release decides.
         warnings: a :class:`Diagnostic` for each warning.
         remedy: what to do about all of them.
+        through: the operator of the clamp family that the function calls, or ``""`` if it is itself
+            one.
+        compared: the releases of PyTorch that are compared.
     """
 
     function: str
-    through: str
     gradient: str
     file: str
     line: int
@@ -64,9 +63,10 @@ class Finding:
     moved: dict[str, float | None]
     not_finite: dict[str, int]
     follows_torch: bool
-    by_release: tuple[float, str]
     warnings: list[Diagnostic] = field(default_factory=list)
     remedy: str = ""
+    through: str = ""
+    compared: tuple[str, ...] = COMPARED
 
     @property
     def farthest(self) -> tuple[float, str]:
@@ -74,6 +74,22 @@ class Finding:
         moved = {k: math.inf if v is None else v for k, v in self.moved.items() if k in EXACT}
         name = max(moved, key=lambda k: moved[k], default="")
         return moved.get(name, 0.0), name
+
+    @property
+    def by_release(self) -> tuple[float, str]:
+        """How far the gradient moves with the release of torch, and
+        the convention that it then has.
+
+        Up to 2.13 that is ``"inclusive"``, from 2.14 on ``"joint"``. (0, "") where no release
+        decides, among those that are compared.
+        """
+        decides = self.follows_torch and CHANGES[OF_CLAMPS].is_between(self.compared)
+        if not decides or not self.moved:
+            return 0.0, ""
+        moved = {k: None if self.not_finite[k] else self.moved[k] for k in RELEASES}
+        far = {k: math.inf if v is None else v for k, v in moved.items()}
+        name = max(far, key=lambda k: far[k])
+        return (far[name], name) if far[name] else (0.0, "")
 
     @property
     def is_of_list(self) -> bool:
@@ -95,31 +111,13 @@ class Finding:
         return 0, -ties, self.beyond, self.elements
 
 
-def by_release(
-    site: Site,
-    compared: tuple[str, ...],
-    moved: dict[str, float | None],
-    not_finite: dict[str, int],
-) -> tuple[float, str]:
-    """The gradient up to 2.13 is "inclusive", from 2.14 on "joint"."""
-    if not moved or not site.follows_torch or not CHANGES[OF_CLAMPS].is_between(compared):
-        return 0.0, ""
-    known = {k: None if not_finite[k] else moved[k] for k in RELEASES}
-    far = {k: math.inf if v is None else v for k, v in known.items()}
-    name = max(far, key=lambda k: far[k])
-    return (far[name], name) if far[name] else (0.0, "")
-
-
 def found_at(site: Site, compared: tuple[str, ...]) -> Finding:
     variants = [v for v in site.variants.values() if v.calls]
     kinds = site.counts()
     is_between = CHANGES[OF_CLAMPS].is_between(compared)
     warnings = [w for w in diagnostics(site) if is_between or w.name != "conventions-differ"]
-    moved = site.moved()
-    not_finite = {name: site.infinite_under(name) for name in RELEASES}
     return Finding(
         function=site.key.function,
-        through=site.key.through,
         gradient=site.key.gradient,
         **site.key.caller._asdict(),
         dtypes=list(dict.fromkeys(name_of(v.call.dtype) for v in variants)),
@@ -131,10 +129,11 @@ def found_at(site: Site, compared: tuple[str, ...]) -> Finding:
         beyond=kinds["beyond"],
         nan=kinds["nan"],
         dead=site.dead(),
-        moved=moved,
-        not_finite=not_finite,
+        moved=site.moved(),
+        not_finite={name: site.infinite_under(name) for name in RELEASES},
         follows_torch=site.follows_torch,
-        by_release=by_release(site, compared, moved, not_finite),
         warnings=warnings,
         remedy=remedy(warnings, site.key.function, site.key.through, site.key.caller.file),
+        through=site.key.through,
+        compared=compared,
     )

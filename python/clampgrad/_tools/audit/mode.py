@@ -136,7 +136,7 @@ class audit(TorchFunctionMode):
             # Dynamo takes none of the empty keywords that torch itself adds
             # (mutated_arg_indices, from 2.15 on).
             kwargs = {key: value for key, value in kwargs.items() if value}
-            with torch.compiler.set_stance("default"):
+            with torch.compiler.set_stance("default"), observer.quietly():
                 return torch.compile(function, backend="eager", fullgraph=True)(*args, **kwargs)
         operator = self._operators.get(function)
         look = self._look if operator else self._consumers.follow
@@ -169,7 +169,9 @@ class audit(TorchFunctionMode):
 
 def _in_inference(operands: Operands) -> bool:
     """Whether no kernel at the autograd keys runs, because nothing can be recorded."""
-    return torch.is_inference_mode_enabled() or any(isinstance(v, Tensor) and v.is_inference() for v in operands)
+    return torch.is_inference_mode_enabled() or any(
+        isinstance(v, Tensor) and v.is_inference() for v in operands
+    )
 
 
 def releases(between: tuple[str, str] | None) -> tuple[str, ...]:
@@ -180,7 +182,5 @@ def releases(between: tuple[str, str] | None) -> tuple[str, ...]:
     unknown = [release for release in found if release not in COMPARED]
     if unknown or len(set(found)) != 2:
         wrong = f"{unknown[0]} is none of them" if unknown else f"not {' and '.join(between)}"
-        raise ValueError(
-            f"audit: two releases of {', '.join(COMPARED)} can be compared; {wrong}"
-        )
+        raise ValueError(f"audit: two releases of {', '.join(COMPARED)} can be compared; {wrong}")
     return tuple(sorted(found, key=COMPARED.index))

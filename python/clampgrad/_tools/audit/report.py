@@ -110,9 +110,7 @@ class Report:
         return sorted(self._suspects.values(), key=lambda s: (not s.met, s.file, s.line))
 
     def _seen(self) -> Seen:
-        return Seen(
-            list(self), self.suspects, Counter(self._unknown), self.compared, self.place
-        )
+        return Seen(list(self), self.suspects, Counter(self._unknown), self.compared, self.place)
 
     def as_data(self) -> dict[str, Any]:
         """Returns everything, in types that JSON has."""

@@ -1,10 +1,10 @@
-"""Other calls that a release of PyTorch changed: those of the table, and whether its condition was met.
+"""Other calls that a release of PyTorch changed: those of the table, where its condition was met.
 
 A call of which the condition was not met is innocent, and is not kept. Where that cannot be seen
-cheaply (on a GPU, which was not compared; inside ``torch.func``), it may differ.
+cheaply (on a GPU, which was not compared; inside ``torch.func``), it is.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -115,19 +115,20 @@ class Suspects:
         x, *bounds = args
         name = packet.rstrip("_")
         if name in EXTREMA:
-            if in_forward_mode() and "extrema-tangent" in self._of:
-                self._add(self._of["extrema-tangent"], None)
+            if in_forward_mode():
+                self._add_if_between("extrema-tangent", None)
             if name in ("fmax", "fmin") and "extrema-nan" in self._of:
                 self._judge(self._of["extrema-nan"], Called(args, {}, None))
-        elif isinstance(x, Tensor) and x.dtype in UNSIGNED and "clamp-unsigned" in self._of:
-            if any(isinstance(b, (int, float)) and b < 0 for b in bounds):
-                self._add(self._of["clamp-unsigned"], True)
+        elif isinstance(x, Tensor) and x.dtype in UNSIGNED and _is_negative(bounds):
+            self._add_if_between("clamp-unsigned", True)
 
     def _steps(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         change = self._of.get("muon-bfloat16")
         if change and type(optimizer).__name__ == "Muon":
             for group in optimizer.param_groups:
-                if not group["nesterov"] and any(p.dtype is torch.bfloat16 for p in group["params"]):
+                if not group["nesterov"] and any(
+                    p.dtype is torch.bfloat16 for p in group["params"]
+                ):
                     self._add(change, True, "Muon.step")
 
     def _judge(self, change: Change, call: "Called") -> None:
@@ -138,6 +139,10 @@ class Suspects:
             met = None
         if met is not False:
             self._add(change, met)
+
+    def _add_if_between(self, name: str, met: bool | None, function: str = "") -> None:
+        if name in self._of:
+            self._add(self._of[name], met, function)
 
     def _add(self, change: Change, met: bool | None, function: str = "") -> None:
         where, outermost = led_here()
@@ -204,6 +209,10 @@ def _differentiated(x: Any) -> bool:
 
 def _has_nan(x: Any) -> bool:
     return bool(torch.as_tensor(x).isnan().any())
+
+
+def _is_negative(bounds: Sequence[Any]) -> bool:
+    return any(isinstance(bound, (int, float)) and bound < 0 for bound in bounds)
 
 
 def _random(least: int) -> Callable[[Called], bool]:

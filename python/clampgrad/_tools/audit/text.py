@@ -25,7 +25,7 @@ COLUMNS = (*LEFT, *COUNTS, *EXACT)
 SITE = "call site"
 DECIDED = "The gradient changed between {} and {}:"
 NOT_DECIDED = "It did not change here between {} and {}, as far as gradients arrived:"
-SUSPECTED = "Other calls that changed between {} and {}:"
+SUSPECTED = "Other calls that may differ between {} and {}:"
 MOST_NAMED = 3  # in a sentence
 
 
@@ -111,6 +111,9 @@ def _answer(seen: Seen, heard: list[Finding], decided: list[Finding]) -> str:
     elif heard:
         where = any_of(len(heard), "call")
         said = f"{between} the gradient did not change at {where} that a gradient reached"
+    elif seen.findings and not any(f.recorded for f in seen.findings):
+        where = any_of(len(seen.findings), "call")
+        said = f"{between} the gradient did not change: none was recorded at {where}"
     elif seen.findings:
         said = (
             f"No gradient reached {any_of(len(seen.findings), SITE)}: positions were counted, but "
@@ -132,22 +135,19 @@ def _restored(decided: list[Finding]) -> str:
 
 
 def _others(seen: Seen, is_further: bool) -> Iterator[str]:
-    """The other calls that a release changed, and those that it may have."""
-    for met, verbs in ((True, ("differs", "differ")), (None, ("may differ", "may differ"))):
-        groups = [group for group in _places(seen.suspects) if (group[0].met is True) == bool(met)]
-        if groups:
-            other = "other " if is_further else ""
-            count = counted(len(groups), f"{other}call")
-            names = _listed([_suspect(group, seen.place) for group in groups], "; ")
-            yield f"{count} {verbs[len(groups) > 1]}: {names}"
-            is_further = True
+    """The other calls that a release may have changed."""
+    groups = _places(seen.suspects)
+    if groups:
+        count = counted(len(groups), "other call" if is_further else "call")
+        names = _listed([_suspect(group, seen.place) for group in groups], "; ")
+        yield f"{count} may differ: {names}"
 
 
 def _places(suspects: list[Suspect]) -> list[list[Suspect]]:
     """The suspects by place in the code."""
     groups: dict[tuple[object, ...], list[Suspect]] = {}
     for s in suspects:
-        groups.setdefault((s.file, s.line, s.function, s.met), []).append(s)
+        groups.setdefault((s.file, s.line, s.function), []).append(s)
     return list(groups.values())
 
 
@@ -167,10 +167,9 @@ def _suspected(seen: Seen) -> list[list[str]]:
     lines = []
     for s in seen.suspects:
         where = _named(f"{s.function} at {seen.place(s.file, s.line)}", s.module)
-        condition = f", where {s.condition}" if s.condition else ""
-        met = "" if s.met else "; whether that was so is unknown"
-        calls = counted(s.calls, "call")
-        lines.append(f"{where}: {s.what}, {_when(s)}{condition} ({calls}{met}).")
+        was = "so it was" if s.met else "which could not be seen"
+        condition = f" where {s.condition}; {was}," if s.condition else ""
+        lines.append(f"{where}: {s.what}, {_when(s)},{condition} in {counted(s.calls, 'call')}.")
     return [[seen.ends(SUSPECTED), *lines]] if lines else []
 
 
