@@ -68,6 +68,9 @@ PRIVATE = {
         "`clampgrad.audit` raises an ImportError that names it",
         {
             "torch:Tensor._version": "a result that is changed in place",
+            "torch:Tensor._base": "what a view that is written is a view of",
+            "torch:_foreach_clamp_min": "what a list of tensors calls",
+            "torch:_foreach_clamp_max": "the same",
             "torch.nn:Module._call_impl": "which module makes a call",
             "torch._C:_current_graph_task_id": "calls that backward makes",
             "torch._C:_len_torch_dispatch_stack": "whether a mode is on",

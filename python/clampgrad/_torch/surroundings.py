@@ -152,6 +152,15 @@ def share_memory(a: Tensor, b: Tensor) -> bool:
     return torch._C._is_alias_of(a, b)
 
 
+# For lists of tensors.
+FOR_LISTS = {"clamp_min": torch._foreach_clamp_min, "clamp_max": torch._foreach_clamp_max}
+
+
+def base_of(view: Tensor) -> Tensor | None:
+    """What a tensor is a view of, if it is one that is differentiated."""
+    return view._base
+
+
 def version(x: Tensor) -> int:
     """How often the tensor was changed in place."""
     return x._version

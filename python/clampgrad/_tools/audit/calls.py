@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clampgrad import functional
-from clampgrad._torch.surroundings import is_batched_gradient
+from clampgrad._torch.surroundings import FOR_LISTS, is_batched_gradient
 
 Operands: TypeAlias = tuple[Any, Any, Any]  # input, lower bound or None, upper bound or None
 
@@ -125,8 +125,8 @@ def operators() -> dict[Any, Operator]:
 
 def _of_list(name: str, x: Tensor, lo: Any, hi: Any) -> Tensor:
     bound = hi if lo is None else lo
-    function = getattr(torch, f"_foreach_{name}")
-    return function([x], [bound] if isinstance(bound, Tensor) else bound)[0]  # type: ignore[no-any-return]
+    bounds: Any = [bound] if isinstance(bound, Tensor) else bound
+    return FOR_LISTS[name]([x], bounds)[0]
 
 
 # Those whose kernels tell of a call, by their names in aten. maximum and minimum of lists are not
@@ -137,7 +137,7 @@ KERNELS = {
 }
 KERNELS |= {
     f"_foreach_{name}": Operator(name, READERS[name], partial(_of_list, name))
-    for name in ("clamp_min", "clamp_max")
+    for name in FOR_LISTS
 }
 
 

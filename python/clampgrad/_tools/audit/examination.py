@@ -11,14 +11,7 @@ from torch import Tensor
 from clampgrad._contract.table import CANONICAL
 from clampgrad._pin.pin import pin
 from clampgrad._tools.audit.callers import Caller, led_here
-from clampgrad._tools.audit.calls import (
-    VALUELESS,
-    Call,
-    Operands,
-    Operator,
-    operators,
-    unreadable,
-)
+from clampgrad._tools.audit.calls import VALUELESS, Call, Operands, Operator, unreadable
 from clampgrad._tools.audit.consumers import Consumers, Side
 from clampgrad._tools.audit.lint import note_rounding
 from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
@@ -26,6 +19,7 @@ from clampgrad._tools.audit.report import Report
 from clampgrad._tools.audit.sites import Key, Site, Variant
 from clampgrad._torch.dispatcher import at_this_level
 from clampgrad._torch.surroundings import (
+    base_of,
     in_autodiff,
     in_backward,
     in_forward_mode,
@@ -46,10 +40,12 @@ Then = Callable[[Any], None]
 class Examination:
     """Adds the calls of one audit to its report."""
 
-    def __init__(self, report: Report, consumers: Consumers, every: int) -> None:
+    def __init__(
+        self, report: Report, consumers: Consumers, known: dict[Any, Operator], every: int
+    ) -> None:
         self._report, self._consumers, self._every = report, consumers, every
+        self._known = known  # the functions that are themselves of the clamp family
         self._memory = MEMORY
-        self._operators = operators()
 
     def of_kernel(self, packet: str, operator: Operator, operands: Operands) -> Then | None:
         """Counts a call of aten's; returns what to do with its result."""
@@ -64,7 +60,7 @@ class Examination:
         if not recorded and torch.is_grad_enabled() and in_autodiff():
             self._report.skip("TorchScript differentiates it")
         caller, outermost = led_here()
-        direct = self._operators.get(outermost.function)
+        direct = self._known.get(outermost.function)
         name = outermost.name or packet
         is_direct = name == packet or (direct is not None and direct.follows_torch)
         through = "" if is_direct else packet.rstrip("_")
@@ -196,7 +192,7 @@ class Examination:
 def _arrives(result: Tensor, is_written: bool) -> tuple[Any, int, Callable[[Tensor], Tensor]]:
     """The node where the gradient of a result arrives, at which output, and which part of it. If
     the result is a view that was written, that is the node of what it is a view of."""
-    base = result._base if is_written and not is_of_transform(result) else None
+    base = base_of(result) if is_written and not is_of_transform(result) else None
     if base is None or base.grad_fn is None:
         return result.grad_fn, result.output_nr, lambda g: g
     size, stride = base.size(), base.stride()

@@ -70,7 +70,7 @@ class audit(TorchFunctionMode):
         self.report = Report(every, compared, self._suspects.found)
         self._operators = operators()
         self._consumers = Consumers()
-        self._examination = Examination(self.report, self._consumers, every)
+        self._examination = Examination(self.report, self._consumers, self._operators, every)
         self._is_open = False
 
     def __enter__(self) -> Report:
@@ -132,7 +132,7 @@ class audit(TorchFunctionMode):
             return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
         if name in CALL_FUNCTIONS and getattr(function, "namespace", "") == "higher_order":
-            self.report.skipped[f"inside {name.removesuffix('_impl')}"] += 1
+            self.report.skip(f"inside {name.removesuffix('_impl')}")
             # Dynamo takes none of the empty keywords that torch itself adds
             # (mutated_arg_indices, from 2.15 on).
             kwargs = {key: value for key, value in kwargs.items() if value}
@@ -164,6 +164,9 @@ class audit(TorchFunctionMode):
             return None  # another function of that name
         if operator.follows_torch and not _in_inference(operands):
             return None  # a kernel tells of it
+        if torch.jit.is_tracing():  # what is done here would be part of the trace
+            self.report.skip("torch.jit.trace", follows_torch=False)
+            return None
         return self._examination.of_python(function, operator, operands, kwargs)
 
 
