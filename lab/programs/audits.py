@@ -1,6 +1,6 @@
 """What an audit says of some programs beside this file: records/audited.jsonl, for docs/programs.md.
 
-    python -m lab.programs.audits 2.13.0=PYTHON 2.15.0=PYTHON
+python -m lab.programs.audits 2.13.0=PYTHON 2.15.0=PYTHON
 """
 
 import json

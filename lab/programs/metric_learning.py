@@ -9,7 +9,9 @@ model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8))
 embed = compiled(model)
 items = torch.randn(12, 6)
 labels = torch.arange(12) % 3
-theirs = losses.TripletMarginLoss(margin=1.0, distance=distances.LpDistance(p=1, normalize_embeddings=False))
+theirs = losses.TripletMarginLoss(
+    margin=1.0, distance=distances.LpDistance(p=1, normalize_embeddings=False)
+)
 margins = losses.MarginLoss(margin=0.2, beta=1.0)
 mine = miners.BatchHardMiner()
 torchs = nn.TripletMarginLoss(margin=1.0, p=1, eps=0)

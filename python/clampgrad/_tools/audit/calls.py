@@ -136,8 +136,7 @@ KERNELS = {
     for name, read in READERS.items()
 }
 KERNELS |= {
-    f"_foreach_{name}": Operator(name, READERS[name], partial(_of_list, name))
-    for name in FOR_LISTS
+    f"_foreach_{name}": Operator(name, READERS[name], partial(_of_list, name)) for name in FOR_LISTS
 }
 
 

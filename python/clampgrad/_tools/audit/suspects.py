@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from clampgrad._contract.changes import CHANGES, Change
 from clampgrad._tools.audit.callers import Caller, is_inside, led_here
+from clampgrad._tools.audit.observer import quietly
 from clampgrad._torch.surroundings import in_forward_mode, unseen
 
 SIXTEEN_BITS = (torch.bfloat16, torch.float16)
@@ -133,7 +134,7 @@ class Suspects:
 
     def _judge(self, change: Change, call: "Called") -> None:
         try:
-            with unseen():
+            with quietly(), unseen():
                 met = CONDITIONS[change.id](call)
         except Exception:  # nothing can be asked of these Tensors
             met = None
@@ -264,7 +265,7 @@ def _quantile(c: Called) -> bool | None:
     x = x.sort(dim=-1).values  # NaN last
     rank = torch.as_tensor(q, dtype=x.dtype).reshape(-1, *[1] * x.dim()) * (
         (~x.isnan()).sum(-1, keepdim=True) - 1
-    ).clamp_(min=0)
+    ).clamp(min=0)
     equal = torch.nn.functional.pad(x[..., 1:] == x[..., :-1], (1, 1))
     is_tied = (equal[..., 1:] | equal[..., :-1]).expand(*rank.shape[:-1], x.shape[-1])
     taken = torch.cat([rank.floor(), rank.ceil()], -1).long()
