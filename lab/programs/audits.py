@@ -5,6 +5,7 @@ python -m lab.programs.audits 2.13.0=PYTHON 2.15.0=PYTHON
 
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -39,4 +40,7 @@ def audited(python: str, name: str) -> dict:
 
 if __name__ == "__main__":
     pythons = [pair.partition("=")[2] for pair in sys.argv[1:]]
-    records.write("audited", [audited(python, name) for name in AUDITED for python in pythons])
+    rows = [audited(python, name) for name in AUDITED for python in pythons]
+    records.write(
+        "audited", rows, machine=f"{platform.machine()}, Python {platform.python_version()}"
+    )
