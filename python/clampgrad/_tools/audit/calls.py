@@ -161,8 +161,9 @@ def named_as(function: str) -> str:
 # ---- What cannot be looked at --------------------------------------------------------------------
 
 
-# Tensors without values, which have no gradient that could be another.
-VALUELESS = ("meta tensors", "FakeTensor", "FunctionalTensor")
+# Of tensors without values, which have no gradient that could be another: a trace is no call.
+VALUELESS = "meta tensors"
+TRACED = ("FakeTensor", "FunctionalTensor")
 
 
 def unreadable(values: tuple[Any, ...]) -> str | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from clampgrad._contract.table import CANONICAL
 from clampgrad._pin.pin import pin
 from clampgrad._tools.audit.callers import Caller, led_here
-from clampgrad._tools.audit.calls import VALUELESS, Call, Operands, Operator, unreadable
+from clampgrad._tools.audit.calls import TRACED, VALUELESS, Call, Operands, Operator, unreadable
 from clampgrad._tools.audit.consumers import Consumers, Side
 from clampgrad._tools.audit.lint import note_rounding
 from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
@@ -84,7 +84,9 @@ class Examination:
     def _of(self, caller: Caller, call: Call, operands: Operands) -> Then | None:
         reason = unreadable(operands)
         if reason:
-            self._report.skip(reason, call.operator.follows_torch and reason not in VALUELESS)
+            if reason not in TRACED:
+                may_have_changed = call.operator.follows_torch and reason != VALUELESS
+                self._report.skip(reason, may_have_changed)
             return None
         x = operands[0]
         if not x.numel():
