@@ -160,6 +160,13 @@ def test_an_error_from_a_release_on():
     assert "cholesky" in report.summary() and "since 2.14 an error" in report.summary()
 
 
+def test_a_release_that_was_not_compared(monkeypatch):
+    report = audited(PROGRAMS["pinball"])
+    assert "was not compared" not in report.summary()
+    monkeypatch.setattr(torch, "__version__", "2.99.0+cpu")
+    assert "PyTorch 2.99, which runs here, was not compared. " in report.summary()
+
+
 # ---- The table -----------------------------------------------------------------------------------
 
 

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from clampgrad._contract.changes import CHANGES, OF_CLAMPS
+import torch
+
+from clampgrad._contract.changes import CHANGES, COMPARED, OF_CLAMPS, minor
 from clampgrad._contract.table import EXACT
 from clampgrad._contract.words import any_of, counted, out_of
 from clampgrad._tools.audit.finding import RELEASES, Finding
@@ -86,6 +88,8 @@ def summary(seen: Seen) -> str:
             f"No other exact convention would change the gradient at {any_of(len(heard), SITE)} "
             "that a gradient reached"
         )
+    if minor(torch.__version__) not in COMPARED:
+        told.append(f"PyTorch {minor(torch.__version__)}, which runs here, was not compared")
     if seen.findings:
         told.append(_warned(seen.findings, seen.place))
     return " ".join(f"{sentence.rstrip('. ')}." for sentence in told)
