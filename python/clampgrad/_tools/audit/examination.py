@@ -53,12 +53,12 @@ class Examination:
         if not any(t.is_floating_point() for t in tensors):
             return None
         if in_forward_mode() and carry_tangents(tensors):
-            self._report.skip("forward mode")
+            self._report._skip("forward mode")
         recorded = is_recorded_here(tensors)
         if not recorded and (in_transform() or in_backward()):
             return None  # another level of torch.func will record it, or tells of it; or nobody
         if not recorded and torch.is_grad_enabled() and in_autodiff():
-            self._report.skip("TorchScript differentiates it")
+            self._report._skip("TorchScript differentiates it")
         caller, outermost = led_here()
         direct = self._known.get(outermost.function)
         name = outermost.name or packet
@@ -86,7 +86,7 @@ class Examination:
         if reason:
             if reason not in TRACED:
                 may_have_changed = call.operator.follows_torch and reason != VALUELESS
-                self._report.skip(reason, may_have_changed)
+                self._report._skip(reason, may_have_changed)
             return None
         x = operands[0]
         if not x.numel():
@@ -152,16 +152,16 @@ class Examination:
             return
         node, output, part = _arrives(result, is_written=result is x)
         if node is None:
-            self._report.skip("a result without a node")
+            self._report._skip("a result without a node")
             return
 
         def arrived(gradients: tuple[Any, ...]) -> None:
-            self._report.safely(self._hear, variant, where, part, gradients[output])
+            self._report._safely(self._hear, variant, where, part, gradients[output])
 
         node.register_prehook(arrived)
         if before is not None and not in_transform():
             before.register_hook(
-                lambda made, given: self._report.safely(
+                lambda made, given: self._report._safely(
                     self._hear_behind, variant, before.name(), made, given[of_before]
                 )
             )
@@ -183,7 +183,7 @@ class Examination:
             return
         reason = unreadable((g,))
         if reason:
-            self._report.skip(reason, variant.call.operator.follows_torch)
+            self._report._skip(reason, variant.call.operator.follows_torch)
             return
         with unseen():
             where, g = together(where, part(g.detach()))

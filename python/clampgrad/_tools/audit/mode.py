@@ -100,9 +100,9 @@ class audit(TorchFunctionMode):
         operator = KERNELS.get(packet.rstrip("_"))
         if operator is None:
             return None
-        self.report.safely(self._suspects.told, packet, args)
+        self.report._safely(self._suspects.told, packet, args)
         calls = each_call(packet, args)
-        thens = [self.report.safely(self._told_of, packet, operator, each) for each in calls]
+        thens = [self.report._safely(self._told_of, packet, operator, each) for each in calls]
         if not any(thens):
             return None
 
@@ -111,7 +111,7 @@ class audit(TorchFunctionMode):
             results = args[0] if result is None else result
             for then_one, one in zip(thens, results if isinstance(results, list) else [results]):
                 if then_one:
-                    self.report.safely(then_one, one)
+                    self.report._safely(then_one, one)
 
         return then
 
@@ -132,7 +132,7 @@ class audit(TorchFunctionMode):
             return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
         if name in CALL_FUNCTIONS and getattr(function, "namespace", "") == "higher_order":
-            self.report.skip(f"inside {name.removesuffix('_impl')}")
+            self.report._skip(f"inside {name.removesuffix('_impl')}")
             # Dynamo takes none of the empty keywords that torch itself adds
             # (mutated_arg_indices, from 2.15 on).
             kwargs = {key: value for key, value in kwargs.items() if value}
@@ -141,16 +141,16 @@ class audit(TorchFunctionMode):
         operator = self._operators.get(function)
         look = self._look if operator else self._consumers.follow
         # Before the call, which may be in place. In backward, a checkpoint runs its forward again.
-        then = None if in_backward() else self.report.safely(look, function, args, kwargs)
+        then = None if in_backward() else self.report._safely(look, function, args, kwargs)
         if operator and operator.is_ours:  # which may call aten's
             with observer.quietly():
                 result = function(*args, **kwargs)
         else:
             result = function(*args, **kwargs)
         if then is not None:
-            self.report.safely(then, result)
+            self.report._safely(then, result)
         if function in self._suspects.functions:
-            self.report.safely(self._suspects.called, function, args, kwargs, result)
+            self.report._safely(self._suspects.called, function, args, kwargs, result)
         return result
 
     def _look(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -165,7 +165,7 @@ class audit(TorchFunctionMode):
         if operator.follows_torch and not _in_inference(operands):
             return None  # a kernel tells of it
         if torch.jit.is_tracing():  # what is done here would be part of the trace
-            self.report.skip("torch.jit.trace", follows_torch=False)
+            self.report._skip("torch.jit.trace", follows_torch=False)
             return None
         return self._examination.of_python(function, operator, operands, kwargs)
 

@@ -54,18 +54,18 @@ class Report:
         self._suspects = suspects
         self._unknown: Counter[str] = Counter()  # of those skipped, whose gradient may have changed
 
-    def skip(self, reason: str, follows_torch: bool = True) -> None:
+    def _skip(self, reason: str, follows_torch: bool = True) -> None:
         """Counts a call that is not examined."""
         self.skipped[reason] += 1
         if follows_torch:
             self._unknown[reason] += 1
 
-    def safely(self, look: Callable[..., Any], *args: Any) -> Any:
+    def _safely(self, look: Callable[..., Any], *args: Any) -> Any:
         """If the audit itself fails, the program goes on, and the report says so."""
         try:
             return look(*args)
         except Exception as error:
-            self.skip(f"{type(error).__name__} in the audit")
+            self._skip(f"{type(error).__name__} in the audit")
             logger.debug("audit: a call was not looked at", exc_info=error)
             return None
 
@@ -106,7 +106,7 @@ class Report:
 
     @property
     def suspects(self) -> list[Suspect]:
-        """Other calls that a release changed, or may have changed: those that it did first."""
+        """Other calls that a release may have changed: first those whose condition was met."""
         return sorted(self._suspects.values(), key=lambda s: (not s.met, s.file, s.line))
 
     def _seen(self) -> Seen:
