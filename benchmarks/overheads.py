@@ -6,12 +6,13 @@ python -m benchmarks.overheads audit    records/audit.jsonl
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -122,7 +123,7 @@ class InvertedResidual(nn.Module):
 
 
 # A mode is told of the first by Python, of the second by the pin's kernels.
-ACTIVATIONS = {"relu6": F.relu6, "clamp": lambda x: torch.clamp(x, 0, 6)}
+ACTIVATIONS = {"relu6": F.relu6, "clamp": partial(torch.clamp, min=0, max=6)}
 
 
 def training(activation):
@@ -142,13 +143,14 @@ def training(activation):
     return step
 
 
-def audit(rounds=3):
+def audit(rounds=3, *activations):
     """Training steps, plain and under audits that look at one in so many calls, taken in turns. A
     round is a whole number of periods: an audit with `every=N` looks at all sites in one step and
-    at none in the next N - 1."""
+    at none in the next N - 1. Of activations that are not named, the record stays."""
     rounds = int(rounds)  # a word of the command line
-    rows = []
-    for activation in ACTIVATIONS:
+    activations = activations or tuple(ACTIVATIONS)
+    rows = [r for r in records.read("audit")["rows"] if r["activation"] not in activations]
+    for activation in activations:
         step = training(activation)
 
         def under(mode, step=step):
@@ -183,7 +185,9 @@ def peak(activation, every):
         step = training(activation)
         for _ in range(5):
             step()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    # Not of getrusage, which begins with the most of the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    print(status.partition("VmHWM:")[2].split()[0])
 
 
 if __name__ == "__main__":
