@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -188,50 +189,86 @@ BATCH, SIZE, CHANNELS, WIDE, BLOCKS = 8, 64, 16, 96, 4
 class InvertedResidual(nn.Module):
     """Expand, depthwise, project, as in MobileNetV2; https://arxiv.org/abs/1801.04381"""
 
-    def __init__(self):
+    def __init__(self, activation):
         super().__init__()
+        self.activation = activation
         self.expand = nn.Conv2d(CHANNELS, WIDE, 1, bias=False)
         self.depthwise = nn.Conv2d(WIDE, WIDE, 3, padding=1, groups=WIDE, bias=False)
         self.project = nn.Conv2d(WIDE, CHANNELS, 1, bias=False)
         self.norms = nn.ModuleList(nn.BatchNorm2d(c) for c in (WIDE, WIDE, CHANNELS))
 
     def forward(self, x):
-        y = F.relu6(self.norms[0](self.expand(x)))
-        y = F.relu6(self.norms[1](self.depthwise(y)))
+        y = self.activation(self.norms[0](self.expand(x)))
+        y = self.activation(self.norms[1](self.depthwise(y)))
         return x + self.norms[2](self.project(y))
 
 
-def audit(rounds=3):
-    """Training steps of a small convolutional network on one thread, plain and under audits that
-    look at one in so many calls, taken in turns. A round is a whole number of periods: an audit
-    with `every=N` looks at all sites in one step and at none in the next N - 1."""
+# A mode is told of the first by Python, of the second by the pin's kernels.
+ACTIVATIONS = {"relu6": F.relu6, "clamp": partial(torch.clamp, min=0, max=6)}
+
+
+def training(activation):
+    """A step of a small convolutional network on one thread."""
     torch.set_num_threads(1)
-    rounds = int(rounds)  # a word of the command line
     first = nn.Conv2d(3, CHANNELS, 3, stride=2, padding=1)
-    model = nn.Sequential(first, *(InvertedResidual() for _ in range(BLOCKS)))
+    blocks = (InvertedResidual(ACTIVATIONS[activation]) for _ in range(BLOCKS))
+    model = nn.Sequential(first, *blocks)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     images = torch.randn(BATCH, 3, SIZE, SIZE)
 
-    def under(mode):
-        def steps():
-            for _ in range(PERIOD):
-                with mode:
-                    optimizer.zero_grad()
-                    model(images).square().mean().backward()
-                    optimizer.step()
+    def step():
+        optimizer.zero_grad()
+        model(images).square().mean().backward()
+        optimizer.step()
 
-        return steps
+    return step
 
-    modes = {"plain": nullcontext(), **{str(n): clampgrad.audit(every=n) for n in EVERY}}
-    steps = {name: under(mode) for name, mode in modes.items()}
-    times = interleaved(steps, 0, rounds, slice_seconds=0, clock=time.process_time)
-    median = {name: statistics.median(of) / PERIOD for name, of in times.items()}
-    rows = [
-        {"every": name, "seconds": seconds, "overhead": seconds / median["plain"] - 1}
-        for name, seconds in median.items()
-    ]
+
+def audit(rounds=3, *activations):
+    """Training steps, plain and under audits that look at one in so many calls, taken in turns. A
+    round is a whole number of periods: an audit with `every=N` looks at all sites in one step and
+    at none in the next N - 1. Of activations that are not named, the record stays."""
+    rounds = int(rounds)  # a word of the command line
+    activations = activations or tuple(ACTIVATIONS)
+    rows = [r for r in records.read("audit")["rows"] if r["activation"] not in activations]
+    for activation in activations:
+        step = training(activation)
+
+        def under(mode, step=step):
+            def steps():
+                for _ in range(PERIOD):
+                    with mode:
+                        step()
+
+            return steps
+
+        modes = {"plain": nullcontext(), **{str(n): clampgrad.audit(every=n) for n in EVERY}}
+        steps = {name: under(mode) for name, mode in modes.items()}
+        times = interleaved(steps, 0, rounds, slice_seconds=0, clock=time.process_time)
+        median = {name: statistics.median(of) / PERIOD for name, of in times.items()}
+        for every, seconds in median.items():
+            peak = peak_of(activation, every)
+            added = seconds / median["plain"] - 1
+            row = {"activation": activation, "every": every, "seconds": seconds}
+            rows.append({**row, "overhead": added, "peak_mib": peak})
     header = {"batch": BATCH, "size": SIZE, "call_sites": len(modes["1"].report), "rounds": rounds}
     records.write("audit", rows, **records.here(), **header)
+
+
+def peak_of(activation, every):
+    """The most memory of a process that takes a few steps, in MiB."""
+    words = ["-m", "benchmarks.overheads", "peak", activation, every]
+    return int(subprocess.check_output([sys.executable, *words])) / 1024
+
+
+def peak(activation, every):
+    with nullcontext() if every == "plain" else clampgrad.audit(every=int(every)):
+        step = training(activation)
+        for _ in range(5):
+            step()
+    # Not of getrusage, which begins with the most of the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    print(status.partition("VmHWM:")[2].split()[0])
 
 
 if __name__ == "__main__":

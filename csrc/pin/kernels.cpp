@@ -119,6 +119,49 @@ Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
   return front_door::extremum(op, self, other, c.gradient);
 }
 
+// ---- Where somebody observes --------------------------------------------------------------------
+
+std::atomic<Observer> observer = nullptr;
+thread_local bool is_told = false; // of the call that runs
+
+template <typename Aten, auto kernel, typename Schema = typename Aten::schema>
+struct Observed;
+
+template <typename Aten, auto kernel, typename Result, typename... Args>
+struct Observed<Aten, kernel, Result(Args...)> {
+  static Result call(DispatchKeySet keys, Args... args) {
+    const auto observe = observer.load(std::memory_order_relaxed);
+    return C10_LIKELY(!observe) || is_told ? kernel(keys, args...) : tell(observe, keys, args...);
+  }
+
+  static Result tell(Observer observe, DispatchKeySet keys, Args... args) {
+    const auto then = observe(Aten::name, {c10::IValue(args)...});
+    if (!then) {
+      return kernel(keys, args...);
+    }
+    struct Told {
+      Told() {
+        is_told = true;
+      }
+      ~Told() {
+        is_told = false;
+      }
+    };
+    const auto run = [&]() -> Result {
+      const Told told;
+      return kernel(keys, args...);
+    };
+    if constexpr (std::is_void_v<Result>) {
+      run();
+      then({});
+    } else {
+      Result result = run();
+      then(result);
+      return result;
+    }
+  }
+};
+
 // ---- Under vmap ---------------------------------------------------------------------------------
 
 template <typename Aten>
@@ -249,14 +292,14 @@ struct Registration {
       Kind kind = Kind::clamp>
   void add_one() {
     using Of = Kernel<typename Aten::schema>;
-    add<Aten>(TORCH_FN((Of::template call<Aten, front_door, kind>)));
+    add<Aten>(TORCH_FN((Observed<Aten, &Of::template call<Aten, front_door, kind>>::call)));
     counts.emplace_back(names.back(), &reached<Aten>);
   }
 
   template <typename Aten, Kind kind>
   void add_each() {
     using Of = Kernel<typename Aten::schema>;
-    add<Aten>(TORCH_FN((Of::template call_for_each<Aten, kind>)));
+    add<Aten>(TORCH_FN((Observed<Aten, &Of::template call_for_each<Aten, kind>>::call)));
   }
 };
 
@@ -278,6 +321,10 @@ std::unordered_map<std::string, int64_t> calls_reached() {
     calls[name] = count->load(std::memory_order_relaxed);
   }
   return calls;
+}
+
+void observe_with(Observer function) {
+  observer.store(function, std::memory_order_relaxed);
 }
 
 } // namespace clampgrad::pin

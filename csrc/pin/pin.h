@@ -3,7 +3,10 @@
 
 #include "base/convention.h"
 
+#include <ATen/core/ivalue.h>
+
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,5 +81,11 @@ CLAMPGRAD_FOR_PYTHON const std::vector<std::string>& register_kernels();
 
 // In kernels.cpp: how many calls of each, but for lists, got the gradient of a pin. Registers too.
 CLAMPGRAD_FOR_PYTHON std::unordered_map<std::string, int64_t> calls_reached();
+
+// In kernels.cpp: who is told of each call of those operators before it runs, in whatever thread.
+// What it returns is told the result; if it returns nothing, it is told of what the call calls.
+using Then = std::function<void(const c10::IValue& result)>;
+using Observer = Then (*)(const char* name, const std::vector<c10::IValue>& args);
+CLAMPGRAD_FOR_PYTHON void observe_with(Observer observer); // or null
 
 } // namespace clampgrad::pin

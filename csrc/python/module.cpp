@@ -324,6 +324,56 @@ void pin_ask(py::object function) {
   pin::ask_with(&ask);
 }
 
+// ---- What python/clampgrad/_tools/audit/observer.py calls ---------------------------------------
+
+PyObject* observer = nullptr; // guarded by the GIL
+
+py::object to_python(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return py::cast(value.toTensor());
+  }
+  if (value.isScalar()) {
+    return py::cast(value.toScalar());
+  }
+  if (!value.isList()) {
+    return py::none();
+  }
+  py::list list;
+  for (const c10::IValue& each : value.toListRef()) {
+    list.append(to_python(each));
+  }
+  return list;
+}
+
+pin::Then tell_observer(const char* name, const std::vector<c10::IValue>& args) {
+  const py::gil_scoped_acquire gil;
+  if (!observer) {
+    return {};
+  }
+  py::tuple given(args.size());
+  for (const auto i : c10::irange(args.size())) {
+    given[i] = to_python(args[i]);
+  }
+  auto then = py::handle(observer)(name, given);
+  if (then.is_none()) {
+    return {};
+  }
+  const std::shared_ptr<PyObject> kept(then.release().ptr(), [](PyObject* object) {
+    const py::gil_scoped_acquire gil;
+    Py_DECREF(object);
+  });
+  return [kept](const c10::IValue& result) {
+    const py::gil_scoped_acquire gil;
+    py::handle(kept.get())(to_python(result));
+  };
+}
+
+void pin_observe(py::object function) {
+  const bool observes = !function.is_none();
+  Py_XDECREF(std::exchange(observer, observes ? function.release().ptr() : nullptr));
+  pin::observe_with(observes ? &tell_observer : nullptr);
+}
+
 void add_pin(PyObject* module_) {
   using pin::Block;
   auto module = py::reinterpret_borrow<py::module>(module_);
@@ -353,6 +403,7 @@ void add_pin(PyObject* module_) {
   module.def("pin_ask_in_this_thread", &pin::ask_in_this_thread);
   module.def("pin_register", torch::wrap_pybind_function(&pin::register_kernels));
   module.def("pin_reached", torch::wrap_pybind_function(&pin::calls_reached));
+  module.def("pin_observe", &pin_observe);
 }
 
 at::Scalar guarded_by_python(const at::Scalar& bound) {

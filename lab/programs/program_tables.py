@@ -36,6 +36,16 @@ def held(runs, settings):
     return {0: "untried", len(settings): "holds"}.get(there, "untried in part")
 
 
+@table(right=(2, 3))
+def program_audits():
+    """What an audit says first, on each release."""
+    yield "program", "PyTorch", "call sites", "of PyTorch's functions", "the first sentence"
+    for row in records.read("audited")["rows"]:
+        first = row["summary"].partition(". ")[0] + "."
+        counts = row["call sites"], row["of PyTorch's functions"]
+        yield code(row["program"]), row["torch"], *counts, first
+
+
 @table()
 def program_libraries():
     """The versions, per release."""

@@ -1,6 +1,6 @@
 # What csrc/python/module.cpp defines. Those of Tensors have the parameters of clampgrad.functional.
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
@@ -48,3 +48,10 @@ def pin_ask(function: Callable[[], Block | None], /) -> None: ...
 def pin_ask_in_this_thread(asks: bool, /) -> None: ...
 def pin_register() -> list[str]: ...  # once; the operators' names, "aten::clamp.Tensor"
 def pin_reached() -> dict[str, int]: ...  # how many calls of those operators a pin reached
+
+# An audit: told of each call of those operators ("aten::clamp", its arguments) before it runs, in
+# whatever thread. What it returns is told the result; if that is None, it is told of what the call
+# calls in turn (another level of torch.func). No observer at all is None. Raises nothing.
+_Observer: TypeAlias = Callable[[str, tuple[Any, ...]], Callable[[Any], None] | None]
+
+def pin_observe(observer: _Observer | None, /) -> None: ...

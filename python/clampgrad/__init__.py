@@ -51,6 +51,7 @@ __all__ = [
     "Report",
     "Row",
     "Survey",
+    "Suspect",
     "audit",
     "clamp",
     "clamp_",
@@ -78,12 +79,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from clampgrad import nn
-    from clampgrad._tools.audit import Diagnostic, Finding, Report, audit
+    from clampgrad._tools.audit import Diagnostic, Finding, Report, Suspect, audit
     from clampgrad._tools.plot import plot
     from clampgrad._tools.survey import Row, Survey, survey
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
-_LAZY = dict.fromkeys(("Diagnostic", "Finding", "Report", "audit"), "clampgrad._tools.audit")
+_LAZY = dict.fromkeys(
+    ("Diagnostic", "Finding", "Report", "Suspect", "audit"), "clampgrad._tools.audit"
+)
 _LAZY |= dict.fromkeys(("Row", "Survey", "survey"), "clampgrad._tools.survey")
 _LAZY |= {"plot": "clampgrad._tools.plot"}
 

@@ -142,7 +142,7 @@ def test_dead_is_not_known_where_shapes_change_or_memory_ends(monkeypatch):
             torch.zeros(n).clamp(0, 1)
     (found,) = report
     assert (found.calls, found.elements, found.dead) == (2, 3, None)
-    monkeypatch.setattr("clampgrad._tools.audit.mode.MEMORY", 10)
+    monkeypatch.setattr("clampgrad._tools.audit.examination.MEMORY", 10)
     with clampgrad.audit() as report:
         torch.zeros(8).clamp(0, 1)
         torch.zeros(8).clamp_min(0)

@@ -16,6 +16,7 @@ from clampgrad._tools.audit.finding import RELEASES
 from clampgrad._tools.audit.text import COLUMNS, DECIDED, NOT_DECIDED, cells
 from common import RELEASED
 
+CHANGED, NOT_CHANGED = (heading.format("2.11", "2.15") for heading in (DECIDED, NOT_DECIDED))
 OTHER = "joint" if RELEASED == "inclusive" else "inclusive"  # than that of the installed torch
 
 
@@ -46,8 +47,11 @@ def test_where_the_release_decides():
     text = str(report)
     first = " ".join(text.partition("\n\n")[0].splitlines())
     assert first == report.summary() == report.as_data()["summary"]
-    assert first.startswith("The release of PyTorch decides the gradient at 1 of the 3 call sites")
-    assert 0 < text.index(DECIDED) < text.index(NOT_DECIDED)
+    where = f"clamp at {report.place(__file__, clamp.__code__.co_firstlineno + 1)}"
+    assert first.startswith(
+        f"Between 2.11 and 2.15 the gradient of 1 call changed: {where}; a pin restores it. Most at "
+    )
+    assert 0 < text.index(CHANGED) < text.index(NOT_CHANGED)
     assert repr(report) == "<clampgrad.Report: 3 call sites, 1 warning; print it>"
     assert report.text() in html.unescape(report._repr_html_())
 
@@ -72,25 +76,35 @@ def test_what_the_release_decides_comes_first():
     assert (first.function, first.by_release[1]) == ("clamp", OTHER)
     assert [f.by_release for f in others] == [(0, "")] * 2
     assert others[0].farthest[0] > first.farthest[0]
-    decided, rest = report.summary().split(". No release of PyTorch changed the gradient at ")
+    decided, rest = report.summary().split(
+        ". Another exact convention would change the gradient at "
+    )
     assert f"{OTHER}, the gradient {RELEASES[OTHER]}, would move it" in decided
-    assert rest.startswith("2 more, where")
-    above, below = str(report).partition(DECIDED)[2].split(NOT_DECIDED)
+    assert rest.startswith("2 more, most at")
+    above, below = str(report).partition(CHANGED)[2].split(NOT_CHANGED)
     assert "\nclamp " in above and "relu" not in above and "\nrelu " in below
 
 
 def test_the_release_decides_nothing():
     report = audited(relu, lambda: F.relu6(leaf(0.0, 1.0)))
-    assert report.summary().startswith("No release of PyTorch changed the gradient at all 2 call")
-    assert NOT_DECIDED in str(report) and DECIDED not in str(report)
+    assert report.summary().startswith(
+        "Between 2.11 and 2.15 the gradient did not change at any of the 2 calls that a gradient "
+        "reached. Another exact convention would change the gradient at all 2 call sites, most at "
+    )
+    assert NOT_CHANGED in str(report) and CHANGED not in str(report)
     report = audited(lambda: leaf(0.5, 2.0).clamp(0, 1))
-    assert report.summary().startswith("No other exact convention would change the gradient")
+    assert "No other exact convention would change the gradient" in report.summary()
     assert report.summary().endswith("No warnings.")
     assert "restoring" in next(iter(report)).moved and "restoring" not in str(report)
     with clampgrad.audit() as report:
         clamp()
     assert report.summary().startswith("No gradient reached the only call site")
     assert "Blank there" in str(report) and "Blank there" not in str(audited(clamp))
+    with clampgrad.audit() as report:
+        torch.zeros(3).clamp(0, 1)
+    assert report.summary().startswith(
+        "Between 2.11 and 2.15 the gradient did not change: none was recorded at the only call."
+    )
     with clampgrad.audit() as report:
         torch.empty(0, 3).clamp(0, 1)
     assert report.summary() == "No call of the clamp family was seen." and not report.skipped
@@ -197,5 +211,5 @@ def test_the_example_of_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with clampgrad.audit() as report:
         exec(compile(script.read_text(), script, "exec"), {"__name__": "__main__"})
-    shown = str(report).partition(f"\n\n{DECIDED}")[0] + "\n"
+    shown = str(report).partition(f"\n\n{CHANGED}")[0] + "\n"
     assert shown == page.partition("```text\n")[2].partition("```")[0]

@@ -17,6 +17,9 @@ def rows():
     return {(row.function, row.at): row for row in clampgrad.survey()}
 
 
+EACH_OF_FOUR = [(0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0)]
+RANKING = "F.margin_ranking_loss(x, c, c + 1, 1.0, reduction='none')"
+EMBEDDING = "F.hinge_embedding_loss(x, c - 1, reduction='none')"
 EACH_OF_THREE = [(0, 0, 1), (0, 1, 0), (1, 0, 0)]
 OLD = RELEASED == "inclusive"
 CHANGED = "not of least norm" if OLD else "as documented"  # by 2.14
@@ -34,6 +37,14 @@ KNOWN = {
     ("F.relu(x)", "x = 0"): ([(0,), (1,)], 2, (0,), "as documented"),
     ("F.hardswish(x)", "x = 3"): ([(1,), (1.5,)], 3, (1,)),
     ("F.hardshrink(x, 0.5)", "x = 0.5"): ([(0,), (1,)], 4, None, "a free choice"),
+    ("torch.quantile(x, 0.0)", "x = (1, 1, 1, 1)"): (
+        EACH_OF_FOUR,
+        3,
+        (0.25, 0.25, 0.25, 0.25),
+        "not of least norm",
+    ),
+    (RANKING, "x = 1, c = 0"): ([(-1,), (0,)], 2, (0,), CHANGED),
+    (EMBEDDING, "x = 1, c = 0"): ([(-1,), (0,)], 2, (0,), CHANGED),
 }
 
 
@@ -43,6 +54,10 @@ def test_what_is_documented_and_measured(rows):
         assert (row.limits, row.rule, row.expected) == (limits, rule, expected), key
         assert said in ([], [row.verdict]), key
     assert rows["torch.clamp(x, 0, 6)", "x = 0"].measured == [(float(OLD),)]
+    assert rows[RANKING, "x = 1, c = 0"].measured == [(-float(OLD) + 0.0,)]
+    # 2.14 also changed which of the equal elements it is.
+    quantile = rows["torch.quantile(x, 0.0)", "x = (1, 1, 1, 1)"]
+    assert (quantile.measured == [(1, 0, 0, 0)]) == OLD
 
 
 def test_nan(rows):

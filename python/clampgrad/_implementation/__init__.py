@@ -36,7 +36,7 @@ FUNCTIONS = (
     *("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
     *("maximum", "minimum", "fmax", "fmin"),
     *("Block", "pin_named", "pin_innermost", "pin_make_innermost", "pin_process", "pin_current"),
-    *("pin_ask", "pin_ask_in_this_thread", "pin_register", "pin_reached"),
+    *("pin_ask", "pin_ask_in_this_thread", "pin_register", "pin_reached", "pin_observe"),
 )
 
 

@@ -119,9 +119,15 @@ def tell_once() -> None:
             undone_if_the_rest_fails.enter_context(made(changes))
         if dynamo:
             compiler.drop_compiled()  # what was compiled so far has no guard
-        for name in _implementation.pin_register():  # last: kernels stay registered
-            compiler.kept_kernels(name).clear()
+        register_kernels()  # last: they stay registered
     _done = True
+
+
+def register_kernels() -> None:
+    """For an audit, too, which needs nothing else of all this."""
+    with _first:
+        for name in _implementation.pin_register():
+            compiler.kept_kernels(name).clear()
 
 
 # A graph may have our operators where nothing was ever pinned.

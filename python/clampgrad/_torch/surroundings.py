@@ -46,6 +46,30 @@ def is_of_transform(tensor: Tensor) -> bool:
     return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
+def is_recorded_here(tensors: Iterable[Tensor]) -> bool:
+    """Whether a gradient of one of them is recorded at the level of torch.func that runs the call,
+    or by autograd itself where none does."""
+    if not torch.is_grad_enabled():
+        return False
+    level = torch._C._functorch.peek_interpreter_stack()
+    if level is None:
+        return any(t.requires_grad for t in tensors)
+    level = level.level()
+    return any(t.requires_grad and torch._C._functorch.maybe_get_level(t) == level for t in tensors)
+
+
+def unwrapped(tensor: Tensor) -> Tensor:
+    """What the levels of torch.func have wrapped: all samples of all of them."""
+    while is_of_transform(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def in_forward_mode() -> bool:
+    """Whether a level of forward mode is open."""
+    return fwad._current_level >= 0
+
+
 def is_batched_gradient(tensor: Tensor) -> bool:
     """Whether `is_grads_batched` batched this gradient."""
     return torch._C._functorch.is_legacy_batchedtensor(tensor)
@@ -148,6 +172,15 @@ def registered_derivatives(operators: Iterable[str]) -> tuple[str, ...]:
 def share_memory(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors are the same, or one is a view of the other."""
     return torch._C._is_alias_of(a, b)
+
+
+# For lists of tensors.
+FOR_LISTS = {"clamp_min": torch._foreach_clamp_min, "clamp_max": torch._foreach_clamp_max}
+
+
+def base_of(view: Tensor) -> Tensor | None:
+    """What a tensor is a view of, if it is one that is differentiated."""
+    return view._base
 
 
 def version(x: Tensor) -> int:

@@ -7,6 +7,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import torch
+
+from clampgrad._contract.changes import COMPARED
 from clampgrad._tools.audit import WARNINGS, Report, audit
 from clampgrad._tools.tables import width_of
 from clampgrad.cli import program
@@ -45,9 +48,23 @@ def main(arguments: list[str]) -> int | str | None:
         help=f"exit with {FAILED} if there is such a warning (any: of whatever kind) and the program "
         "itself exited with 0; can be repeated",
     )
+    for end, word in ((0, "from"), (1, "to")):
+        parser.add_argument(
+            f"--{word}",
+            metavar="RELEASE",
+            dest=word,
+            help=f"compare releases of PyTorch {word} this one (default: {COMPARED[-end]}, "
+            f"or the installed one if only the other is given)",
+        )
     options, theirs = program.parse(parser, arguments)
     if options.every < 1:
         parser.error("--every must be at least 1")
+    ends = getattr(options, "from"), options.to
+    between = tuple(end or torch.__version__ for end in ends) if any(ends) else None
+    try:
+        looking = audit(every=options.every, between=between)
+    except ValueError as error:
+        parser.error(str(error).removeprefix("audit: "))
     # Check what the report needs before the program runs, not after.
     file = options.json and _of_this_rank(options.json)
     if file:
@@ -55,7 +72,6 @@ def main(arguments: list[str]) -> int | str | None:
         file = file.absolute()  # the program may go elsewhere
 
     code: int | str | None = 0
-    looking = audit(every=options.every)
     try:
         with looking:
             theirs.run()

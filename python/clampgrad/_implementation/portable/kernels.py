@@ -293,6 +293,35 @@ def kernel_for_lists(name: str, operator: Any) -> Kernel:
     return call
 
 
+# ---- Where somebody observes: see _C.pyi ---------------------------------------------------------
+
+observer: Callable[[str, tuple[Any, ...]], Callable[[Any], None] | None] | None = None
+_told = threading.local()  # of the call that runs
+
+
+def pin_observe(function: Any, /) -> None:
+    global observer
+    observer = function
+
+
+def observed(name: str, kernel: Kernel) -> Kernel:
+    """The kernel, of whose calls the observer is told."""
+
+    def call(keys: Any, *args: Any) -> Any:
+        tell = observer
+        if tell is None or getattr(_told, "it", False) or (then := tell(name, args)) is None:
+            return kernel(keys, *args)
+        _told.it = True
+        try:
+            result = kernel(keys, *args)
+        finally:
+            _told.it = False
+        then(result)
+        return result
+
+    return call
+
+
 # ---- Registration -------------------------------------------------------------------------------
 
 CLAMPS = [
@@ -314,7 +343,8 @@ def pin_register() -> list[str]:
     kernels = {}
     for name in (*CLAMPS, *EXTREMA, *LISTS):
         make = kernel_for_lists if name in LISTS else kernel
-        kernels[name] = make(name.partition(".")[0], operator_named(name))
+        packet = name.partition(".")[0]
+        kernels[name] = observed(f"aten::{packet}", make(packet, operator_named(name)))
     library = register_at_autograd_keys(kernels)
     for name in ("clamp_", "clamp_.Tensor"):
         rule = batched_in_place(operator_named(name), lambda: pin_current() is not None)

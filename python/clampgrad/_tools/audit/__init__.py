@@ -1,8 +1,10 @@
 """Finds out whether the convention matters to a program, and whether its bounds are sound.
 
-mode                         the audit itself, which sees the calls
+mode, observer               the audit itself, and the kernels that tell it of calls
 calls, callers               what is looked at, and where it is
+examination                  how: the elements before a call, and the gradient that arrives
 positions, answers, sites    what is counted
+suspects                     other calls that a release changed
 consumers, lint              what it means
 finding, report, text        what is reported, and how it is shown
 """
@@ -11,5 +13,6 @@ from clampgrad._tools.audit.finding import Finding
 from clampgrad._tools.audit.lint import WARNINGS, Diagnostic
 from clampgrad._tools.audit.mode import audit
 from clampgrad._tools.audit.report import Report
+from clampgrad._tools.audit.suspects import Suspect
 
-__all__ = ["WARNINGS", "Diagnostic", "Finding", "Report", "audit"]
+__all__ = ["WARNINGS", "Diagnostic", "Finding", "Report", "Suspect", "audit"]

@@ -1,10 +1,12 @@
-"""Who makes a call: the file and line outside of torch, and the path of the module."""
+"""Who makes a call: the file and line outside of torch, the path of the module, and the function
+of torch that the line calls."""
 
 import os
 import sys
 from pathlib import Path
 from traceback import walk_stack
-from typing import NamedTuple
+from types import CodeType
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -14,6 +16,7 @@ from clampgrad._torch.private_names import check, expected
 
 check("audit")
 OURS = Path(__file__).parents[2]
+AUDIT = f"{Path(__file__).parent}{os.sep}"
 LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, OURS))
 CALL_MODULE = expected("torch.nn:Module._call_impl").__code__
 
@@ -26,16 +29,68 @@ class Caller(NamedTuple):
     module: str  # its path from the module that was called, "" outside of modules
 
 
+class Outermost(NamedTuple):
+    """The function of torch that the program calls, which calls the rest."""
+
+    function: Any  # itself, if a function mode was told of it
+    name: str  # "" if nobody knows
+
+
+# Where the functions that people call are, by their names.
+FOLDER = f"{Path(torch.__file__).parent}{os.sep}"
+PUBLIC = tuple(
+    f"{FOLDER}{path.replace('/', os.sep)}"
+    for path in (
+        *("nn/functional.py", "nn/init.py", "nn/utils/", "functional.py", "_tensor.py"),
+        *("distributions/", "optim/", "autograd/", "special/", "linalg/", "fft/", "signal/"),
+    )
+)
+
+
 def caller() -> Caller:
     """Who makes the current call."""
-    place, modules = None, []
+    return led_here()[0]
+
+
+def led_here() -> tuple[Caller, Outermost]:
+    """Who makes the current call, and by which function of torch."""
+    place, modules, outermost = None, [], Outermost(None, "")
     for frame, line in walk_stack(sys._getframe()):
         code = frame.f_code
         if code is CALL_MODULE:
             modules.append(frame.f_locals["self"])
-        elif place is None and not code.co_filename.startswith(LIBRARIES):
-            place = code.co_filename, line
-    return Caller(*(place or ("?", 0)), _path(modules[-1], modules[0]) if modules else "")
+        elif place is None:
+            file = code.co_filename
+            if not file.startswith(LIBRARIES):
+                place = file, line
+            elif code.co_name == "__torch_function__" and file.startswith(AUDIT):
+                function = frame.f_locals["function"]
+                outermost = Outermost(function, name_of(function))
+            elif file.startswith(PUBLIC) and (name := _public(code)):
+                outermost = Outermost(None, name)
+    return (
+        Caller(*(place or ("?", 0)), _path(modules[-1], modules[0]) if modules else ""),
+        outermost,
+    )
+
+
+def is_inside(code: CodeType) -> bool:
+    """Whether a function with that code calls what runs."""
+    return any(frame.f_code is code for frame, _ in walk_stack(sys._getframe()))
+
+
+def name_of(function: Any) -> str:
+    """As people write it: torch calls torch.linalg.det linalg_det."""
+    name: str = getattr(function, "__name__", "")
+    space, _, rest = name.partition("_")
+    return f"{space}.{rest}" if space in ("linalg", "special", "fft") and rest else name
+
+
+def _public(code: CodeType) -> str:
+    """The name of a function or method that people call, as they write it."""
+    name: str = getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on
+    hidden = "<" in name or any(part.startswith("_") for part in name.split("."))
+    return "" if hidden else name.removeprefix("Tensor.")
 
 
 def _path(root: nn.Module, module: nn.Module) -> str:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from clampgrad import functional
-from clampgrad._torch.surroundings import in_transform, is_batched_gradient, is_of_transform
+from clampgrad._torch.surroundings import FOR_LISTS, is_batched_gradient
 
 Operands: TypeAlias = tuple[Any, Any, Any]  # input, lower bound or None, upper bound or None
 
@@ -28,12 +28,19 @@ class Operator(NamedTuple):
     read: Callable[..., Operands | None]
     again: Callable[..., Tensor]  # from the operands to the result
     own: bool = False  # a formula of its own, the same in every release and under every pin
+    is_ours: bool = False
+
+    @property
+    def follows_torch(self) -> bool:
+        """Whether the release or a pin decides its gradient."""
+        return not (self.own or self.is_ours)
 
 
 class Call(NamedTuple):
     """Everything but the values that decides how a call differentiates."""
 
-    function: str
+    function: str  # that the program calls
+    through: str  # the operator that this calls, if it is another
     operator: Operator
     keywords: tuple[tuple[str, Any], ...]  # gradient and maximize, of our own functions
     tensors: tuple[bool, bool]  # which of the bounds are Tensors
@@ -75,6 +82,12 @@ def _hardtanh(
     return input, min_val, max_val
 
 
+READERS: dict[str, Any] = dict(
+    clamp=_clamp, clamp_min=_clamp, clamp_max=_clamp_max, maximum=_lower, minimum=_upper
+)
+READERS |= dict(fmax=_lower, fmin=_upper)
+
+
 def call(name: str, function: Any, x: Tensor, lo: Any, hi: Any, **keywords: Any) -> Tensor:
     """A function of the clamp family, given both bounds."""
     return (
@@ -93,12 +106,11 @@ def operators() -> dict[Any, Operator]:
             if hasattr(space, name + suffix):
                 found[getattr(space, name + suffix)] = operator
 
-    readers: dict[str, Any] = dict(clamp=_clamp, clamp_min=_clamp, clamp_max=_clamp_max)
-    readers |= dict(maximum=_lower, fmax=_lower, minimum=_upper, fmin=_upper)
-    for name, read in readers.items():
+    for name, read in READERS.items():
         for library, spaces in {torch: (torch, Tensor), functional: (functional,)}.items():
             function = getattr(library, name)
-            add(spaces, name, Operator(name, read, partial(call, name, function)))
+            ours = library is functional
+            add(spaces, name, Operator(name, read, partial(call, name, function), is_ours=ours))
             other = OTHER_NAMES.get(name)
             if other and hasattr(library, other):
                 add(spaces, other, found[function])
@@ -111,28 +123,56 @@ def operators() -> dict[Any, Operator]:
     return found
 
 
+def _of_list(name: str, x: Tensor, lo: Any, hi: Any) -> Tensor:
+    bound = hi if lo is None else lo
+    bounds: Any = [bound] if isinstance(bound, Tensor) else bound
+    return FOR_LISTS[name]([x], bounds)[0]
+
+
+# Those whose kernels tell of a call, by their names in aten. maximum and minimum of lists are not
+# among them: they have formulas of their own, which no release changed.
+KERNELS = {
+    name: Operator(name, read, partial(call, name, getattr(torch, name)))
+    for name, read in READERS.items()
+}
+KERNELS |= {
+    f"_foreach_{name}": Operator(name, READERS[name], partial(_of_list, name)) for name in FOR_LISTS
+}
+
+
+def is_of_list(name: str) -> bool:
+    return name.startswith("_foreach_")
+
+
+def each_call(name: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The arguments of each call that a call of a kernel stands for, where it is one of a list."""
+    if not is_of_list(name):
+        return [args]
+    xs, bounds = args
+    return list(zip(xs, bounds if isinstance(bounds, list) else [bounds] * len(xs)))
+
+
 def named_as(function: str) -> str:
     """The name of clampgrad's out-of-place function for a function in the report."""
-    name = function.removeprefix("clampgrad.").rstrip("_")
+    name = function.removeprefix("clampgrad.").removeprefix("_foreach_").rstrip("_")
     return {other: ours for ours, other in OTHER_NAMES.items()}.get(name, name)
 
 
 # ---- What cannot be looked at --------------------------------------------------------------------
 
 
+# Of tensors without values, which have no gradient that could be another: a trace is no call.
+VALUELESS = "meta tensors"
+TRACED = ("FakeTensor", "FunctionalTensor")
+
+
 def unreadable(values: tuple[Any, ...]) -> str | None:
     """Why the elements of these cannot be counted here, None if they can."""
-    if in_transform():
-        return "torch.func"
-    if torch.jit.is_tracing():
-        return "torch.jit.trace"
     for value in values:
         if not isinstance(value, Tensor):
             continue
-        if type(value) not in (Tensor, nn.Parameter, nn.Buffer):
+        if type(value).__torch_dispatch__ is not Tensor.__torch_dispatch__:
             return type(value).__name__
-        if is_of_transform(value):
-            return "torch.func"
         if is_batched_gradient(value):
             return "batched gradients"
         if value.is_nested:

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 
 from clampgrad._tools.audit.callers import Caller, caller
-from clampgrad._tools.audit.calls import unreadable
 from clampgrad._tools.audit.positions import rounded
 from clampgrad._tools.audit.sites import Site
-from clampgrad._torch.surroundings import differentiating, unseen, version
+from clampgrad._torch.surroundings import differentiating, in_transform, unseen, version
 
 # By name, without the underscores of methods, of in-place forms and of operators, and without the
 # names of torch.linalg and torch.special.
@@ -118,7 +117,7 @@ class Consumers:
             args, kwargs = (kwargs.get("input"),), {k: v for k, v in kwargs.items() if k != "input"}
         name = getattr(function, "__name__", "").strip("_")
         name = name.removeprefix("linalg_").removeprefix("special_")
-        if name not in KIND or "out" in kwargs or unreadable(()):
+        if name not in KIND or "out" in kwargs or in_transform() or torch.jit.is_tracing():
             return None
         first = self._find(args[0])
         other = args[1] if len(args) > 1 else kwargs.get("other")

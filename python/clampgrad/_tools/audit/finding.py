@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass, field
 
+from clampgrad._contract.changes import CHANGES, COMPARED, OF_CLAMPS
 from clampgrad._contract.table import EXACT
+from clampgrad._tools.audit.calls import is_of_list
 from clampgrad._tools.audit.lint import Diagnostic, diagnostics, name_of, remedy
 from clampgrad._tools.audit.sites import Site
 
@@ -16,7 +18,7 @@ class Finding:
     """What an audit saw at one call site, counted over the calls that it examined.
 
     Attributes:
-        function: the name of the function.
+        function: the name of the function that the program calls.
         gradient: ``"torch"`` for torch's own, or the convention of the pin or of the call.
         file: the file of the call.
         line: its line.
@@ -39,6 +41,9 @@ class Finding:
         follows_torch: whether the gradient depends on the installed release.
         warnings: a :class:`Diagnostic` for each warning.
         remedy: what to do about all of them.
+        through: the operator of the clamp family that the function calls, or ``""`` if it is itself
+            one.
+        compared: the releases of PyTorch that are compared.
     """
 
     function: str
@@ -60,6 +65,8 @@ class Finding:
     follows_torch: bool
     warnings: list[Diagnostic] = field(default_factory=list)
     remedy: str = ""
+    through: str = ""
+    compared: tuple[str, ...] = COMPARED
 
     @property
     def farthest(self) -> tuple[float, str]:
@@ -73,22 +80,28 @@ class Finding:
         """How far the gradient moves with the release of torch, and
         the convention that it then has.
 
-        Up to 2.13 that is ``"inclusive"``, from 2.14 on ``"joint"``.
-        (0, "") where no release decides.
+        Up to 2.13 that is ``"inclusive"``, from 2.14 on ``"joint"``. (0, "") where no release
+        decides, among those that are compared.
         """
-        if not self.follows_torch or not self.moved:
+        decides = self.follows_torch and CHANGES[OF_CLAMPS].is_between(self.compared)
+        if not decides or not self.moved:
             return 0.0, ""
         moved = {k: None if self.not_finite[k] else self.moved[k] for k in RELEASES}
         far = {k: math.inf if v is None else v for k, v in moved.items()}
         name = max(far, key=lambda k: far[k])
         return (far[name], name) if far[name] else (0.0, "")
 
+    @property
+    def is_of_list(self) -> bool:
+        """Whether it calls an operator for lists of Tensors, which no pin reaches."""
+        return is_of_list(self.through or self.function)
+
     def _importance(self) -> tuple[float, ...]:
         """Sites that the release of torch decides first, then others whose gradient would move and
         warnings, then those without a gradient; elements that tie without consequence last."""
         farthest, _ = self.farthest
         ties = self.at_bound / max(self.elements, 1)
-        decided, _ = self.by_release
+        decided = self.by_release[0]
         if decided:
             return 3, decided, len(self.warnings), ties
         if farthest or self.warnings:
@@ -98,10 +111,11 @@ class Finding:
         return 0, -ties, self.beyond, self.elements
 
 
-def found_at(site: Site) -> Finding:
+def found_at(site: Site, compared: tuple[str, ...]) -> Finding:
     variants = [v for v in site.variants.values() if v.calls]
     kinds = site.counts()
-    warnings = diagnostics(site)
+    is_between = CHANGES[OF_CLAMPS].is_between(compared)
+    warnings = [w for w in diagnostics(site) if is_between or w.name != "conventions-differ"]
     return Finding(
         function=site.key.function,
         gradient=site.key.gradient,
@@ -119,5 +133,7 @@ def found_at(site: Site) -> Finding:
         not_finite={name: site.infinite_under(name) for name in RELEASES},
         follows_torch=site.follows_torch,
         warnings=warnings,
-        remedy=remedy(warnings, site.key.function, site.key.caller.file),
+        remedy=remedy(warnings, site.key.function, site.key.through, site.key.caller.file),
+        through=site.key.through,
+        compared=compared,
     )

@@ -11,7 +11,7 @@ import torch
 
 from clampgrad._contract.words import counted, out_of
 from clampgrad._tools.audit.callers import packages
-from clampgrad._tools.audit.calls import named_as
+from clampgrad._tools.audit.calls import is_of_list, named_as
 from clampgrad._tools.audit.consumers import Singular
 from clampgrad._tools.audit.positions import AT_HI, AT_LO, rounded, shortest
 from clampgrad._tools.audit.sites import COUNT, Site, passing
@@ -232,18 +232,19 @@ def name_of(dtype: torch.dtype) -> str:
 # ---- What to do about it -------------------------------------------------------------------------
 
 
-def remedy(warnings: list[Diagnostic], function: str, file: str) -> str:
-    """One piece of advice for all warnings of a line."""
+def remedy(warnings: list[Diagnostic], function: str, through: str, file: str) -> str:
+    """One piece of advice for all warnings of a line. The call is not the user's to write
+    where it is in an installed package or in a function of torch: `inside` names that."""
     found = {name: [w.evidence for w in warnings if w.name == name] for name in WARNINGS}
     rounds, singular, differ = (
         found[name] for name in ("bound-rounds", "bound-singular", "conventions-differ")
     )
-    is_installed = bool(packages(file))
+    inside = "the package" if packages(file) else function if through else ""
     return " ".join(
         dict.fromkeys(
             [
-                *_bounds_to_take(rounds, singular, is_installed),
-                *_gradient_to_name(singular, differ, function, is_installed),
+                *_bounds_to_take(rounds, singular, inside),
+                *_gradient_to_name(singular, differ, function, inside),
                 *_origins(found["gradient-not-finite"], bool(singular)),
             ]
         )
@@ -262,7 +263,7 @@ def _origins(not_finite: list[Any], is_known: bool) -> Iterator[str]:
         )
 
 
-def _bounds_to_take(rounds: list[Any], singular: list[Any], is_installed: bool) -> Iterator[str]:
+def _bounds_to_take(rounds: list[Any], singular: list[Any], inside: str) -> Iterator[str]:
     for e in rounds:
         take = "Take bounds further apart"
         if e["bound"] != "both":
@@ -271,22 +272,22 @@ def _bounds_to_take(rounds: list[Any], singular: list[Any], is_installed: bool) 
                 f"Take {e['bound']}={e['nearest_text']}, the nearest {normal}number that "
                 f"{e['dtype']} has on that side"
             )
-        yield f"{take}, or {'call the package' if is_installed else 'clamp'} in {e['wider']}."
+        yield f"{take}, or {f'call {inside}' if inside else 'clamp'} in {e['wider']}."
     rounded_away = {e["bound"] for e in rounds}
     others = dict.fromkeys(e["bound"] for e in singular if e["bound"] not in rounded_away)
     if others:
-        move = "If the package takes the bound from you, move" if is_installed else "Move"
+        move = f"If {inside} takes the bound from you, move" if inside else "Move"
         yield f"{move} {' and '.join(others)} off that point, by more than the dtype rounds away."
 
 
 def _gradient_to_name(
-    singular: list[Any], differ: list[Any], function: str, is_installed: bool
+    singular: list[Any], differ: list[Any], function: str, inside: str
 ) -> Iterator[str]:
     """One gradient for all that was found, if there is one that is right."""
 
     def named(gradient: str) -> str:
-        if is_installed:
-            return f'a pin, with clampgrad.pin("{gradient}") around the call of the package'
+        if inside:
+            return f'a pin, with clampgrad.pin("{gradient}") around the call of {inside}'
         return f'clampgrad.{named_as(function)}(..., gradient="{gradient}")'
 
     blocks = f"{named('min_norm')}, which hands back 0 at the bounds"
@@ -300,5 +301,8 @@ def _gradient_to_name(
     elif any(e["infinite_only_under_inclusive"] for e in differ):
         yield f"Name the gradient: {blocks}.{passes}"
     elif differ:
-        program = "clampgrad run --gradient inclusive" if is_installed else "a pin"
+        if is_of_list(function):
+            yield f"No pin reaches a list: for each Tensor, call {named('inclusive')}."
+            return
+        program = "clampgrad run --gradient inclusive" if inside else "a pin"
         yield f"Name the gradient: {named('inclusive')}, or {program} for the program."

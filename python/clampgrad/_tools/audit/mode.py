@@ -1,37 +1,27 @@
-"""The audit itself: a mode that sees every call of a torch function in its thread."""
+"""The audit itself: kernels tell it of the clamp family, and a mode of the rest."""
 
-import logging
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from clampgrad._contract.table import CANONICAL
-from clampgrad._pin.pin import pin
-from clampgrad._tools.audit.callers import caller
-from clampgrad._tools.audit.calls import Call, Operands, Operator, operators, unreadable
-from clampgrad._tools.audit.consumers import Consumers, Side
-from clampgrad._tools.audit.lint import note_rounding
-from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
+from clampgrad._contract.changes import COMPARED, minor
+from clampgrad._tools.audit import observer
+from clampgrad._tools.audit.calls import KERNELS, Operands, Operator, each_call, operators
+from clampgrad._tools.audit.consumers import Consumers
+from clampgrad._tools.audit.examination import Examination
 from clampgrad._tools.audit.report import Report
-from clampgrad._tools.audit.sites import Key, Site, Variant
-from clampgrad._torch.surroundings import in_backward, unseen
-from clampgrad._torch.torchs_functions import TORCHS
+from clampgrad._tools.audit.suspects import Suspects
+from clampgrad._torch.surroundings import in_backward
 
-logger = logging.getLogger("clampgrad")
 # torch's own operators that call functions; some run only compiled.
 CALL_FUNCTIONS = ("cond", "map_impl", "while_loop", "scan")
 
 
-# Bytes for finding dead elements, one per element; for call sites beyond that, `dead` is None.
-MEMORY = 1 << 28
-
-
 class audit(TorchFunctionMode):
     """Examines every call of clamp and related functions in a block, and
-    the gradients that arrive there.
+    the gradients that arrive there; and names the other calls that a release of PyTorch changed.
 
     Around one training step or a few, forward and backward::
 
@@ -40,247 +30,160 @@ class audit(TorchFunctionMode):
         >>> print(report)
 
     Covered are ``clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``,
-    ``fmax``, ``fmin``, ``max`` and ``min`` of two Tensors, their methods and in-place forms,
-    ``relu``, ``relu6``, ``hardtanh`` and their modules, and the functions of clampgrad, on
-    Tensors of floating-point dtypes.
+    ``fmax``, ``fmin``, ``max`` and ``min`` of two Tensors, their methods and in-place forms, and
+    ``torch._foreach_clamp_min`` and ``_foreach_clamp_max``, on Tensors of floating-point dtypes,
+    whoever calls them: your code, PyTorch's own (``F.margin_ranking_loss``, ``F.normalize``), a
+    script, ``torch.func``, in any thread. Also covered, where Python calls them, are ``relu``,
+    ``relu6``, ``hardtanh`` and their modules, and the functions of clampgrad.
 
-    For every call site (file, line, path of the module) the report has the number of elements; how
-    many are exactly at a bound, beyond one, or NaN; how many were never inside their bounds
-    (dead); how far the gradient that the call returns would move under each convention, as the
-    norm of the difference over the norm, computed from the gradients that arrived; and warnings,
-    which the page "Audit a program" of the documentation describes.
+    For every call site (file, line, path of the module, the function that the line calls) the
+    report has the number of elements; how many are exactly at a bound, beyond one, or NaN; how many
+    were never inside their bounds (dead); how far the gradient that the call returns would move
+    under each convention, as the norm of the difference over the norm, computed from the gradients
+    that arrived; and warnings, which the page "Audit a program" of the documentation describes.
+    Calls that it could not examine are counted, and its first sentence names them.
 
-    The effect of a gradient further back in the model is not followed. The audit sees calls from
-    Python in the thread that entered the block. It does not see calls from C++ or TorchScript,
-    inside functions of ``torch.nn.functional``, of Tensor subclasses, or inside ``torch.func``
-    transforms; the report counts those it knows of. Functions compiled by ``torch.compile`` run
-    uncompiled during an audit. The second forward of a checkpoint is not counted again.
+    The effect of a gradient further back in the model is not followed. Functions compiled by
+    ``torch.compile`` run uncompiled during an audit. The second forward of a checkpoint is not
+    counted again. Threads that run at the same time are in the report, too.
 
     Args:
         every: examine one in ``every`` calls of each call site, including the first. Examining a
             call costs several times as much as the call.
+        between: the releases of PyTorch to compare, for example ``("2.13", "2.15")``; all that were
+            compared with each other if None, which are 2.11 to 2.15.
 
     Raises:
-        ValueError: `every` is less than 1.
-        RuntimeError: torch is older than 2.6.
+        ValueError: `every` is less than 1; or `between` is not two different releases of those.
+        RuntimeError: torch is older than 2.6; or a backend has kernels of its own that a pin
+            cannot replace.
     """
 
-    def __init__(self, every: int = 1) -> None:
+    def __init__(self, every: int = 1, between: tuple[str, str] | None = None) -> None:
         super().__init__()
         if every < 1:
             raise ValueError(f"audit: every must be at least 1, not {every}")
         if not hasattr(torch.compiler, "set_stance"):
             raise RuntimeError(f"audit: needs torch 2.6 or later, and this is {torch.__version__}")
-        self._memory, self._every = MEMORY, every
-        self.report = Report(every)
+        compared = releases(between)
+        self._suspects = Suspects(compared)
+        self.report = Report(every, compared, self._suspects.found)
         self._operators = operators()
         self._consumers = Consumers()
+        self._examination = Examination(self.report, self._consumers, self._operators, every)
+        self._is_open = False
 
     def __enter__(self) -> Report:
-        self._stance = torch.compiler.set_stance("force_eager")
-        super().__enter__()
+        observer.begin(self)
+        try:
+            self._stance = torch.compiler.set_stance("force_eager")
+            super().__enter__()
+        except BaseException:
+            observer.end(self)
+            raise
+        self._suspects.begin()
+        self._is_open = True
         return self.report
 
     def __exit__(self, *exception: Any) -> None:
+        self._is_open = False
+        self._suspects.end()
         super().__exit__(*exception)
         self._stance.__exit__(*exception)
+        observer.end(self)
+
+    # ---- From the kernels ------------------------------------------------------------------------
+
+    def told(self, name: str, args: tuple[Any, ...]) -> observer.Then | None:
+        """A kernel was called: returns what to do with its result."""
+        packet = name.removeprefix("aten::")
+        operator = KERNELS.get(packet.rstrip("_"))
+        if operator is None:
+            return None
+        self.report._safely(self._suspects.told, packet, args)
+        calls = each_call(packet, args)
+        thens = [self.report._safely(self._told_of, packet, operator, each) for each in calls]
+        if not any(thens):
+            return None
+
+        def then(result: Any) -> None:
+            # Lists in place return nothing: their Tensors are the results.
+            results = args[0] if result is None else result
+            for then_one, one in zip(thens, results if isinstance(results, list) else [results]):
+                if then_one:
+                    self.report._safely(then_one, one)
+
+        return then
+
+    def _told_of(self, packet: str, operator: Operator, args: tuple[Any, ...]) -> Any:
+        operands = operator.read(*args)
+        return operands and self._examination.of_kernel(packet, operator, operands)
+
+    # ---- From Python -----------------------------------------------------------------------------
+
+    def follow_thread(self) -> None:
+        super().__enter__()  # of the mode, until the thread ends
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if not self._is_open:
+            return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
         if name in CALL_FUNCTIONS and getattr(function, "namespace", "") == "higher_order":
-            self.report.skipped[f"inside {name.removesuffix('_impl')}"] += 1
+            self.report._skip(f"inside {name.removesuffix('_impl')}")
             # Dynamo takes none of the empty keywords that torch itself adds
             # (mutated_arg_indices, from 2.15 on).
             kwargs = {key: value for key, value in kwargs.items() if value}
-            with torch.compiler.set_stance("default"):
+            with torch.compiler.set_stance("default"), observer.quietly():
                 return torch.compile(function, backend="eager", fullgraph=True)(*args, **kwargs)
         operator = self._operators.get(function)
         look = self._look if operator else self._consumers.follow
         # Before the call, which may be in place. In backward, a checkpoint runs its forward again.
-        then = None if in_backward() else self._safely(look, function, args, kwargs)
-        result = function(*args, **kwargs)
+        then = None if in_backward() else self.report._safely(look, function, args, kwargs)
+        if operator and operator.is_ours:  # which may call aten's
+            with observer.quietly():
+                result = function(*args, **kwargs)
+        else:
+            result = function(*args, **kwargs)
         if then is not None:
-            self._safely(then, result)
+            self.report._safely(then, result)
+        if function in self._suspects.functions:
+            self.report._safely(self._suspects.called, function, args, kwargs, result)
         return result
 
-    def _safely(self, look: Any, *args: Any) -> Any:
-        """If the audit itself fails, the program goes on, and the report says so."""
-        try:
-            return look(*args)
-        except Exception as error:
-            self.report.skipped[f"{type(error).__name__} in the audit"] += 1
-            logger.debug("audit: a call was not looked at", exc_info=error)
-            return None
-
     def _look(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Counts a call; returns what to do with its result."""
+        """Counts a call that no kernel tells of; returns what to do with its result."""
         operator = self._operators[function]
         try:
             operands = operator.read(*args, **kwargs)
         except TypeError:
             return None  # wrong arguments: the function itself will say so
-        if operands is None:
+        if operands is None or not isinstance(operands[0], Tensor):
             return None  # another function of that name
-        x = operands[0]
-        if not isinstance(x, Tensor) or not any(map(_is_floating_point, operands)):
+        if operator.follows_torch and not _in_inference(operands):
+            return None  # a kernel tells of it
+        if torch.jit.is_tracing():  # what is done here would be part of the trace
+            self.report._skip("torch.jit.trace", follows_torch=False)
             return None
-        reason = unreadable(operands)
-        if reason:
-            self.report.skipped[reason] += 1
-            return None
-        if not x.numel():
-            return None  # nothing to count
-        with unseen():
-            operands = with_numbers(function, operands)
-            site, variant = self._site(function, operator, operands, kwargs)
-            if not variant.is_due(self._every):
-                return None
-            where = positions(*compared(operands, variant.call.dtype))
-            self._memory -= variant.see(where, self._memory)
-            sides = _note_bounds(site, variant.call, operands)
-            known = [((site, side), v) for side, v in sides.items()]
-            if all(v is None or _number(v) is not None for v in operands[1:]):
-                inf = float("inf")
-                known += self._consumers.between(x, sides.get("min", -inf), sides.get("max", inf))
-        # Before an in-place call gives x a node of its own.
-        return partial(self._listen, variant, where, known, x.grad_fn, x.output_nr)
-
-    def _listen(
-        self,
-        variant: Variant,
-        where: Tensor,
-        sides: list[tuple[Side, float]],
-        before: Any,
-        of_before: int,
-        result: Any,
-    ) -> None:
-        """Follows the bounds of a result, and waits for its gradient, and for
-        that of what made the input."""
-        if not result.is_inference():
-            with unseen():
-                known = [(side, rounded(v, result.dtype)) for side, v in sides]
-            self._consumers.begin(result, known)
-        if variant.now is None or result.grad_fn is None:
-            return
-
-        def arrived(gradients: tuple[Any, ...]) -> None:
-            self._safely(self._hear, variant, where, gradients[output])
-
-        output = result.output_nr
-        result.grad_fn.register_prehook(arrived)
-        if before is not None:
-            before.register_hook(
-                lambda made, given: self._safely(
-                    self._hear_behind, variant, before.name(), made, given[of_before]
-                )
-            )
-
-    def _hear_behind(
-        self, variant: Variant, node: str, made: tuple[Tensor | None, ...], given: Tensor | None
-    ) -> None:
-        """Counts what a node makes of the 0 that it is given, where it works element by element."""
-        if given is None or unreadable((given, *made)):
-            return
-        with unseen():
-            alike = [g for g in made if g is not None and g.shape == given.shape]
-            variant.behind[node] += sum(int((~g.isfinite() & (given == 0)).sum()) for g in alike)
-
-    def _hear(self, variant: Variant, where: Tensor, g: Tensor | None) -> None:
-        if g is None:
-            return
-        reason = unreadable((g,))
-        if reason:
-            self.report.skipped[reason] += 1
-            return
-        with unseen():
-            variant.hear(where, g)
-
-    def _site(
-        self, function: Any, operator: Operator, operands: Operands, kwargs: dict[str, Any]
-    ) -> tuple[Site, Variant]:
-        call = describe(function, operator, operands, kwargs)
-        key = Key(caller(), call.function, call.gradient)
-        site = self.report._sites.get(key)
-        if site is None:
-            site = self.report._sites[key] = Site(key)
-        variant = site.variants.get(call)
-        if variant is None:
-            variant = site.variants[call] = Variant(call)
-        return site, variant
+        return self._examination.of_python(function, operator, operands, kwargs)
 
 
-def with_numbers(function: Any, operands: Operands) -> Operands:
-    """The operands, with a number for a bound without dimensions that torch reads as one: of
-    hardtanh, and beside a number."""
-    x, *bounds = operands
-    if getattr(function, "__module__", "") == "clampgrad.functional":
-        return operands  # where a Tensor is a Tensor
-    numbers = any(b is not None and not isinstance(b, Tensor) for b in bounds)
-    if numbers or getattr(function, "__name__", "") == "hardtanh":
-        bounds = [b.item() if isinstance(b, Tensor) and not b.dim() else b for b in bounds]
-    return (x, *bounds)
-
-
-def dtype_of_result(operands: Operands) -> torch.dtype:
-    """By torch's own rules, in which a Tensor without dimensions counts less than the others."""
-    tensors = [t for t in operands if isinstance(t, Tensor)]
-    if len({t.dtype for t in tensors}) == 1:
-        return tensors[0].dtype
-    empty = [torch.empty((0,) * t.dim(), dtype=t.dtype, device="meta") for t in tensors]
-    return TORCHS.clamp(*empty).dtype  # of two or three
-
-
-def describe(function: Any, operator: Operator, operands: Operands, kwargs: dict[str, Any]) -> Call:
-    """The facts that decide how a call differentiates."""
-    x, lo, hi = operands
-    dtype = dtype_of_result(operands)
-    are = isinstance(lo, Tensor), isinstance(hi, Tensor)
-    differentiated: Any = tuple(
-        isinstance(v, Tensor) and v.requires_grad and torch.is_grad_enabled() for v in operands
-    )
-    ours = getattr(function, "__module__", "") == "clampgrad.functional"
-    name = getattr(function, "__name__", str(function))
-    gradient = kwargs.get("gradient", "min_norm")
-    asked = {"gradient": CANONICAL.get(gradient, gradient)} if ours else {}
-    if kwargs.get("maximize"):
-        asked["maximize"] = True
-    return Call(
-        function=f"{'clampgrad.' if ours else ''}{name}",
-        operator=operator,
-        keywords=tuple(asked.items()),
-        tensors=are,
-        differentiated=differentiated,
-        has=(lo is not None, hi is not None),
-        of_bounds=None if any(are) else of_bounds(dtype, lo, hi),
-        dtype=dtype,
-        device=x.device,
-        pin=None if ours or operator.own else pin.current(),
+def _in_inference(operands: Operands) -> bool:
+    """Whether no kernel at the autograd keys runs, because nothing can be recorded."""
+    return torch.is_inference_mode_enabled() or any(
+        isinstance(v, Tensor) and v.is_inference() for v in operands
     )
 
 
-def _note_bounds(site: Site, call: Call, operands: Operands) -> dict[str, float]:
-    """Remembers the bounds of a call; returns those that are one finite number each."""
-    numbers = [_number(v) for v in operands[1:]]
-    site.remember_bounds(
-        *(
-            "" if v is None else "Tensor" if isinstance(v, Tensor) else f"{v:g}"
-            for v in operands[1:]
-        )
-    )
-    note_rounding(site, call.dtype, *numbers)
-    pairs = zip(("min", "max"), numbers)
-    return {side: v for side, v in pairs if v is not None and abs(v) < float("inf")}
-
-
-def _is_floating_point(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
-
-
-def _number(bound: Any) -> float | None:
-    """The bound, if it is one number for every element."""
-    if isinstance(bound, Tensor):
-        return float(bound.detach()) if bound.numel() == 1 else None
-    return None if bound is None else float(bound)
+def releases(between: tuple[str, str] | None) -> tuple[str, ...]:
+    """The releases to compare."""
+    if between is None:
+        return COMPARED
+    found = tuple(map(minor, between))
+    unknown = [release for release in found if release not in COMPARED]
+    if unknown or len(set(found)) != 2:
+        wrong = f"{unknown[0]} is none of them" if unknown else f"not {' and '.join(between)}"
+        raise ValueError(f"audit: two releases of {', '.join(COMPARED)} can be compared; {wrong}")
+    return tuple(sorted(found, key=COMPARED.index))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._tools.audit.calls import Operands
-from clampgrad._torch.surroundings import unseen
+from clampgrad._torch.surroundings import in_transform, unseen
 
 # The bits of a position. The bounds alone decide the last three.
 ABOVE_LO, AT_LO, ABOVE_HI, AT_HI, NAN, EMPTY, SINGLE, NO_BOUND = (1 << i for i in range(8))
@@ -26,6 +26,10 @@ def positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
         masks += [(hi.isnan() if lo is None else hi.isnan() & ~lo.isnan(), NO_BOUND)]
     if lo is not None and hi is not None:
         masks += [(lo > hi, EMPTY), (lo == hi, SINGLE)]
+    if in_transform():  # where nothing can be asked of a mask, and each may have a batch
+        return torch.stack(torch.broadcast_tensors(*(m.to(torch.uint8) * b for m, b in masks))).sum(
+            0, dtype=torch.uint8
+        )
     shape = torch.broadcast_shapes(*(mask.shape for mask, _ in masks))
     found = torch.zeros(shape, dtype=torch.uint8, device=x.device)
     for mask, bit in masks:

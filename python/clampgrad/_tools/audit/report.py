@@ -1,25 +1,31 @@
 """The report of an audit: a sentence, warnings, a table; and all of it as data."""
 
 import json
+import logging
 import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from clampgrad._contract.changes import COMPARED
 from clampgrad._contract.words import counted
 from clampgrad._pin.installed import patched
 from clampgrad._tools.audit import text
 from clampgrad._tools.audit.callers import short
 from clampgrad._tools.audit.finding import Finding, found_at
 from clampgrad._tools.audit.sites import Key, Site
+from clampgrad._tools.audit.suspects import Suspect
+from clampgrad._tools.audit.text import Seen
 from clampgrad._tools.tables import preformatted, width_of
 from clampgrad._torch.surroundings import unseen
+
+logger = logging.getLogger("clampgrad")
 
 
 class Report:
@@ -31,17 +37,41 @@ class Report:
 
     Attributes:
         skipped: how many calls were not examined, by reason.
+        compared: the releases of PyTorch that are compared.
     """
 
-    def __init__(self, every: int = 1) -> None:
+    def __init__(
+        self,
+        every: int = 1,
+        compared: tuple[str, ...] = COMPARED,
+        suspects: Mapping[Any, Suspect] = {},  # noqa: B006
+    ) -> None:
         self._sites: dict[Key, Site] = {}
         self._every = every
         self._folder = os.getcwd()  # the program may go elsewhere
         self.skipped: Counter[str] = Counter()
+        self.compared = compared
+        self._suspects = suspects
+        self._unknown: Counter[str] = Counter()  # of those skipped, whose gradient may have changed
+
+    def _skip(self, reason: str, follows_torch: bool = True) -> None:
+        """Counts a call that is not examined."""
+        self.skipped[reason] += 1
+        if follows_torch:
+            self._unknown[reason] += 1
+
+    def _safely(self, look: Callable[..., Any], *args: Any) -> Any:
+        """If the audit itself fails, the program goes on, and the report says so."""
+        try:
+            return look(*args)
+        except Exception as error:
+            self._skip(f"{type(error).__name__} in the audit")
+            logger.debug("audit: a call was not looked at", exc_info=error)
+            return None
 
     def __iter__(self) -> Iterator[Finding]:
         with unseen():
-            findings = [found_at(site) for site in self._sites.values()]
+            findings = [found_at(site, self.compared) for site in list(self._sites.values())]
         return iter(sorted(findings, key=Finding._importance, reverse=True))
 
     def __len__(self) -> int:
@@ -58,7 +88,7 @@ class Report:
     def text(self, width: int | None = None) -> str:
         """Returns what ``str`` does, in lines of at most `width` characters,
         or as wide as the table is."""
-        told = text.text(list(self), self.skipped, self._every, self.place, width)
+        told = text.text(self._seen(), self.skipped, self._every, width)
         return "\n".join(filter(None, [told, patched()]))
 
     def _repr_html_(self) -> str:
@@ -70,9 +100,17 @@ class Report:
         return f"{short(file, self._folder)}:{line}"
 
     def summary(self) -> str:
-        """Says in a few sentences whether the release of torch, or the
-        convention, matters to the program."""
-        return text.summary(list(self), self.place)
+        """Says in a few sentences what the releases of torch changed in the program, and what
+        another convention would."""
+        return text.summary(self._seen())
+
+    @property
+    def suspects(self) -> list[Suspect]:
+        """Other calls that a release may have changed: first those whose condition was met."""
+        return sorted(self._suspects.values(), key=lambda s: (not s.met, s.file, s.line))
+
+    def _seen(self) -> Seen:
+        return Seen(list(self), self.suspects, Counter(self._unknown), self.compared, self.place)
 
     def as_data(self) -> dict[str, Any]:
         """Returns everything, in types that JSON has."""
@@ -80,8 +118,10 @@ class Report:
             "torch": torch.__version__,
             "patched": patched(),
             "summary": self.summary(),
+            "compared": list(self.compared),
             "every": self._every,
             "sites": [_plain(asdict(finding)) for finding in self],
+            "suspects": [_plain(asdict(suspect)) for suspect in self.suspects],
             "skipped": dict(self.skipped),
         }
 
@@ -94,6 +134,6 @@ def _plain(value: Any) -> Any:
     """JSON has no infinity and no NaN: they become words."""
     if isinstance(value, dict):
         return {key: _plain(v) for key, v in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

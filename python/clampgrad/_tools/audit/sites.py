@@ -7,8 +7,11 @@ convention would have done with them.
 """
 
 import math
+import threading
 from collections import Counter
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +19,8 @@ from torch import Tensor
 
 from clampgrad import functional
 from clampgrad._contract.table import CONVENTIONS, EXACT
+from clampgrad._pin.first_pin import held_over_forks
+from clampgrad._pin.pin import pin
 from clampgrad._tools.audit.answers import Answer, answer
 from clampgrad._tools.audit.callers import Caller
 from clampgrad._tools.audit.calls import PAIRS, Call, call
@@ -28,11 +33,26 @@ SIGNS = [0, 1, 0]  # which answer each of the three takes
 MOST_BOUNDS = 8  # pairs of bounds that a site remembers; a schedule may go through thousands
 
 
+_adding = held_over_forks(threading.RLock())  # several threads may call at one site
+
+
+@contextmanager
+def as_pinned(name: str | None) -> Iterator[None]:
+    """A block under the pin of that name, where another one holds."""
+    if name == pin.current():
+        yield
+        return
+    gradient, _, maximize = (name or "").partition(", ")
+    with pin(gradient or None, maximize=bool(maximize)):
+        yield
+
+
 class Key(NamedTuple):
     """The key of a site: two calls that differ in these have a row each."""
 
     caller: Caller
     function: str
+    through: str
     gradient: str
 
 
@@ -50,10 +70,17 @@ class Variant:
         # The same, that the node before the call made of a 0, by its name.
         self.behind: Counter[str] = Counter()
         self.inside: Tensor | None = None
-        self.now: Answer | None = None
+        self.records = any(call.differentiated)
         self._others: dict[str, Answer] = {}
-        if any(call.differentiated):
-            self.now = answer(call, partial(call.operator.again, **dict(call.keywords)))
+
+    @cached_property
+    def now(self) -> Answer | None:
+        """The gradients that the call hands back, None if it records none."""
+        if not self.records:
+            return None
+        call = self.call
+        with as_pinned(call.pin):
+            return answer(call, partial(call.operator.again, **dict(call.keywords)))
 
     def is_due(self, every: int) -> bool:
         """Whether to examine this call; the first is always examined."""
@@ -62,8 +89,10 @@ class Variant:
 
     def see(self, positions: Tensor, memory: int) -> int:
         """Counts one call; returns how much memory its map of elements takes from now on."""
-        self.calls += 1
-        self.counts += _histogram(positions, 256)
+        found = _histogram(positions, 256)
+        with _adding:
+            self.calls += 1
+            self.counts += found
         inside = positions == (ABOVE_LO if self.call.has[0] else 0)
         if self.calls == 1:
             if positions.numel() <= memory:
@@ -82,9 +111,12 @@ class Variant:
         if not found.isfinite().all():
             finite = g.isfinite()
             where = positions[~finite].to(torch.int16).mul_(2).add_(g[~finite] < 0)
-            self.infinite += _histogram(where, 512).view(256, 2)
+            infinite = _histogram(where, 512).view(256, 2)
             found = _sums(positions, g.where(finite, 0))  # the rest has no share in a norm
-        self.sums += found
+            with _adding:
+                self.infinite += infinite
+        with _adding:
+            self.sums += found
 
     def infinite_where(self, here: Tensor) -> int:
         """How many gradients that are not finite arrived at some of the positions and signs."""
@@ -112,8 +144,9 @@ class Site:
     """A place in the code that makes a call, with all variants of the
     call: the unit of a report."""
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: Key, is_of_backward: bool = False) -> None:
         self.key = key
+        self.is_of_backward = is_of_backward  # whether backward was the first to come here
         self.variants: dict[Call, Variant] = {}
         self.bounds: dict[tuple[str, str], None] = {}  # as the program has them, in order
         self.hazards: dict[Any, Any] = {}  # kept for clampgrad._tools.audit.lint
@@ -121,12 +154,11 @@ class Site:
     @property
     def follows_torch(self) -> bool:
         """Whether the installed release of torch decides the gradient."""
-        own = any(call.operator.own for call in self.variants)
-        return self.key.gradient == "torch" and not own
+        return self.key.gradient == "torch" and all(c.operator.follows_torch for c in self.variants)
 
     def differentiated(self) -> list[Variant]:
         """The variants that recorded a gradient."""
-        return [v for v in self.variants.values() if v.now is not None]
+        return [v for v in self.variants.values() if v.records]
 
     def heard(self) -> list[Variant]:
         """The variants for which gradients arrived."""

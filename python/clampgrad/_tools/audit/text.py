@@ -3,14 +3,18 @@
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
 
+import torch
+
+from clampgrad._contract.changes import CHANGES, COMPARED, OF_CLAMPS, minor
 from clampgrad._contract.table import EXACT
 from clampgrad._contract.words import any_of, counted, out_of
 from clampgrad._tools.audit.finding import RELEASES, Finding
 from clampgrad._tools.audit.lint import Diagnostic, remedy
 from clampgrad._tools.audit.sites import MOST_BOUNDS
+from clampgrad._tools.audit.suspects import Suspect
 from clampgrad._tools.tables import PROSE, Table, prose
 
 Place: TypeAlias = Callable[[str, int], str]
@@ -21,64 +25,166 @@ COUNTS = ("elements", "at bound", "beyond", "NaN", "dead")
 COLUMNS = (*LEFT, *COUNTS, *EXACT)
 
 SITE = "call site"
-DECIDED = "The release of PyTorch decides the gradient here:"
-NOT_DECIDED = "No release of PyTorch changed the gradient here, as far as gradients arrived:"
+DECIDED = "The gradient changed between {} and {}:"
+NOT_DECIDED = "It did not change here between {} and {}, as far as gradients arrived:"
+SUSPECTED = "Other calls that may differ between {} and {}:"
+MOST_NAMED = 3  # in a sentence
 
 
-def text(
-    findings: list[Finding], skipped: Counter[str], every: int, place: Place, width: int | None
-) -> str:
+class Seen(NamedTuple):
+    """What an audit saw."""
+
+    findings: list[Finding]
+    suspects: list[Suspect]
+    unknown: Counter[str]  # calls that were not examined and may have changed, by reason
+    compared: tuple[str, ...]
+    place: Place
+
+    def ends(self, text: str) -> str:
+        """A text with the first and the last release."""
+        return text.format(self.compared[0], self.compared[-1])
+
+
+def text(seen: Seen, skipped: Counter[str], every: int, width: int | None) -> str:
     """The whole report, in lines of at most `width` characters if there is a width."""
     most = min(width or PROSE, PROSE)
-    parts = [*textwrap.wrap(summary(findings, place), most)]
-    for heading, *lines in _warnings(findings, place):
+    parts = [*textwrap.wrap(summary(seen), most)]
+    sections = [*_warnings(seen.findings, seen.place), *_suspected(seen)]
+    for heading, *lines in sections:
         parts += ["", *textwrap.wrap(heading, most)]
         for line in lines:
             parts += textwrap.wrap(line, most, initial_indent="  ", subsequent_indent="    ")
-    for table in _tables(findings, place):
+    for table in _tables(seen):
         parts += ["", table.text(width)]
-    lines = [line for note in _notes(findings, skipped, every) for line in prose(note, width)]
+    notes = _notes(seen.findings, skipped, every)
+    lines = [line for note in notes for line in prose(note, width)]
     return "\n".join([*parts, "", *lines] if lines else parts)
 
 
-def summary(findings: list[Finding], place: Place) -> str:
-    """Says what the release of PyTorch decides, then what another convention
-    would change; and the warnings."""
-    if not findings:
-        return "No call of the clamp family was seen."
-    heard = [f for f in findings if f.moved]
-    if not heard:
-        return (
-            f"No gradient reached {any_of(len(findings), SITE)}: positions were counted, but what "
-            "a convention would change is unknown."
-        )
+def summary(seen: Seen) -> str:
+    """Says what the releases of PyTorch changed, then what another convention would change; and
+    the warnings."""
+    heard = [f for f in seen.findings if f.moved]
     decided = [f for f in heard if f.by_release[0]]
-    others = [f for f in heard if f.farthest[0] and f not in decided]
-    parts = []
+    told = [_answer(seen, heard, decided), *_others(seen, bool(decided))]
     if decided:
         first = max(decided, key=lambda f: f.by_release[0])
         far, name = first.by_release
-        parts.append(
-            "The release of PyTorch decides the gradient at "
-            f"{out_of(len(decided), len(heard), SITE)} that a gradient reached, most at "
-            f"{_name(first, [first.module], place)}: {name}, the gradient {RELEASES[name]}, would "
-            f"{_instead(first, name) or f'move it {_much(far)}'}"
+        told.append(
+            f"Most at {_name(first, [first.module], seen.place)}: {name}, the gradient "
+            f"{RELEASES[name]}, would {_instead(first, name) or f'move it {_much(far)}'}"
         )
-    if others:
-        first = max(others, key=lambda f: f.farthest[0])
+    moved = [f for f in heard if f.farthest[0] and f not in decided]
+    if moved:
+        first = max(moved, key=lambda f: f.farthest[0])
         far, name = first.farthest
-        where = f"{len(others)} more" if decided else out_of(len(others), len(heard), SITE)
-        parts.append(
-            f"No release of PyTorch changed the gradient at {where}, where another exact "
-            f"convention would, most at {_name(first, [first.module], place)}: {name} would move "
-            f"it {_much(far)}"
+        where = f"{len(moved)} more" if decided else out_of(len(moved), len(heard), SITE)
+        told.append(
+            f"Another exact convention would change the gradient at {where}, most at "
+            f"{_name(first, [first.module], seen.place)}: {name} would move it {_much(far)}"
         )
-    if not parts:
-        parts.append(
+    elif heard and not decided:
+        told.append(
             f"No other exact convention would change the gradient at {any_of(len(heard), SITE)} "
             "that a gradient reached"
         )
-    return "".join(f"{part.rstrip('. ')}. " for part in parts) + f"{_warned(findings, place)}."
+    if minor(torch.__version__) not in COMPARED:
+        told.append(f"PyTorch {minor(torch.__version__)}, which runs here, was not compared")
+    if seen.findings:
+        told.append(_warned(seen.findings, seen.place))
+    return " ".join(f"{sentence.rstrip('. ')}." for sentence in told)
+
+
+def _answer(seen: Seen, heard: list[Finding], decided: list[Finding]) -> str:
+    """The first sentence: what changed in the clamp family, and where that is not known."""
+    between = seen.ends("Between {} and {}")
+    gap = ""
+    if seen.unknown:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in seen.unknown.items())
+        total = counted(seen.unknown.total(), "call")
+        gap = f"{total} could not be examined ({reasons})"
+    if not CHANGES[OF_CLAMPS].is_between(seen.compared):
+        at_nan = CHANGES["extrema-nan"].is_between(seen.compared)
+        but = ", but for fmax and fmin at NaN" if at_nan else ""
+        return f"{between} the gradient of clamp and its family is the same{but}"
+    if decided:
+        said = (
+            f"{between} the gradient of {counted(len(decided), 'call')} changed: "
+            f"{_listed([_call(f, seen.place) for f in decided], '; ')}; {_restored(decided)}"
+        )
+    elif heard:
+        where = any_of(len(heard), "call")
+        said = f"{between} the gradient did not change at {where} that a gradient reached"
+    elif seen.findings and not any(f.recorded for f in seen.findings):
+        where = any_of(len(seen.findings), "call")
+        said = f"{between} the gradient did not change: none was recorded at {where}"
+    elif seen.findings:
+        said = (
+            f"No gradient reached {any_of(len(seen.findings), SITE)}: positions were counted, but "
+            "what a release or a convention would change is unknown"
+        )
+    elif gap:
+        return f"Whether the gradient changed {between.lower()} is unknown: {gap}"
+    else:
+        return "No call of the clamp family was seen"
+    return f"{said}; {gap}, and may have changed" if gap else said
+
+
+def _restored(decided: list[Finding]) -> str:
+    lists = sum(f.is_of_list for f in decided)
+    if lists == len(decided):
+        return "no pin reaches a list of Tensors"
+    which = {1: "it", 2: "both"}.get(len(decided), "all of them")
+    return "a pin restores all but those of lists" if lists else f"a pin restores {which}"
+
+
+def _others(seen: Seen, is_further: bool) -> Iterator[str]:
+    """The other calls that a release may have changed."""
+    groups = _places(seen.suspects)
+    if groups:
+        count = counted(len(groups), "other call" if is_further else "call")
+        names = _listed([_suspect(group, seen.place) for group in groups], "; ")
+        yield f"{count} may differ: {names}"
+
+
+def _places(suspects: list[Suspect]) -> list[list[Suspect]]:
+    """The suspects by place in the code."""
+    groups: dict[tuple[object, ...], list[Suspect]] = {}
+    for s in suspects:
+        groups.setdefault((s.file, s.line, s.function), []).append(s)
+    return list(groups.values())
+
+
+def _suspect(group: list[Suspect], place: Place) -> str:
+    first = group[0]
+    what = " and ".join(dict.fromkeys(s.what for s in group))
+    return f"{first.function} at {place(first.file, first.line)} ({what}, {_when(first)})"
+
+
+def _when(s: Suspect) -> str:
+    when = f"in {s.since} alone" if s.until else f"since {s.since}"
+    return f"{when} an error" if s.kind == "error since" else when
+
+
+def _suspected(seen: Seen) -> list[list[str]]:
+    """Every suspect, and under which condition it differs."""
+    lines = []
+    for s in seen.suspects:
+        where = _named(f"{s.function} at {seen.place(s.file, s.line)}", s.module)
+        was = "so it was" if s.met else "which could not be seen"
+        condition = f" where {s.condition}; {was}," if s.condition else ""
+        lines.append(f"{where}: {s.what}, {_when(s)},{condition} in {counted(s.calls, 'call')}.")
+    return [[seen.ends(SUSPECTED), *lines]] if lines else []
+
+
+def _call(f: Finding, place: Place) -> str:
+    """A call in a sentence."""
+    where = _named(f"{f.function} at {place(f.file, f.line)}", f.module)
+    return f"{where}, through {f.through}" if f.through else where
+
+
+def _named(call: str, module: str) -> str:
+    return f"{call} in {module}" if module else call
 
 
 def _much(far: float) -> str:
@@ -102,14 +208,16 @@ def _warned(findings: list[Finding], place: Place) -> str:
 
 
 def _name(f: Finding, modules: list[str], place: Place) -> str:
-    where, inside = place(f.file, f.line), _listed([m for m in modules if m])
-    return f"{where} ({f.function} in {inside})" if inside else f"{where} ({f.function})"
+    where, inside = place(f.file, f.line), _listed([m for m in modules if m], ", ")
+    function = f"{f.function}, through {f.through}" if f.through else f.function
+    return f"{where} ({function} in {inside})" if inside else f"{where} ({function})"
 
 
-def _listed(modules: list[str]) -> str:
+def _listed(names: list[str], separator: str) -> str:
     """The first three, and how many more there are."""
-    more = [f"{len(modules) - 3} more"] if len(modules) > 3 else []
-    return " and ".join([", ".join(modules[:3]), *more])
+    rest = len(names) - MOST_NAMED
+    more = [f"{rest} more"] if rest > 0 else []
+    return " and ".join([separator.join(names[:MOST_NAMED]), *more])
 
 
 def _grouped(findings: list[Finding]) -> list[Group]:
@@ -118,7 +226,7 @@ def _grouped(findings: list[Finding]) -> list[Group]:
     groups: dict[tuple[object, ...], Group] = {}
     for f in findings:
         if f.warnings:
-            groups.setdefault((f.file, f.line, f.function), []).append(f)
+            groups.setdefault((f.file, f.line, f.function, f.through), []).append(f)
     return list(groups.values())
 
 
@@ -152,19 +260,19 @@ def _warnings(findings: list[Finding], place: Place) -> list[list[str]]:
             if any(w.message != warning.message for _, w in same):
                 message += f" (in {f.module or 'the first'}, one of {len(same)})"
             lines.append(f"{warning.name}: {message}.")
-        every = [w for f in group for w in f.warnings]
-        told.append([*lines, f"Advice: {remedy(every, group[0].function, group[0].file)}"])
+        first, every = group[0], [w for f in group for w in f.warnings]
+        told.append([*lines, f"Advice: {remedy(every, first.function, first.through, first.file)}"])
     return told
 
 
-def _tables(findings: list[Finding], place: Place) -> list[Table]:
+def _tables(seen: Seen) -> list[Table]:
     """A table of the sites that the release decides, and one of the others."""
     tables = []
     for title, decided in ((DECIDED, True), (NOT_DECIDED, False)):
-        table = Table(COLUMNS, LEFT, title, names=2)
-        for f in findings:
+        table = Table(COLUMNS, LEFT, seen.ends(title), names=2)
+        for f in seen.findings:
             if bool(f.by_release[0]) == decided:
-                table.add_row(*cells(f, place))
+                table.add_row(*cells(f, seen.place))
         if table.rows:
             tables.append(table)
     return tables
@@ -182,7 +290,8 @@ def cells(f: Finding, place: Place) -> tuple[str, ...]:
 
     dead = None if f.dead is None else f.dead * f.calls
     return (
-        *(f.function, place(f.file, f.line), f.module, f.gradient),
+        f"{f.function} ({f.through})" if f.through else f.function,
+        *(place(f.file, f.line), f.module, f.gradient),
         *(", ".join(f.dtypes), _bounds(f), f"{f.elements:,}"),
         *map(share, (f.at_bound, f.beyond, f.nan, dead)),
         *map(moved, EXACT),

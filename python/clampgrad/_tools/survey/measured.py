@@ -43,6 +43,7 @@ CASES: list[tuple[str, Sequence[str], list[Any]]] = [
     ("torch.amin(x, 0)", X, [[1, 1]]),
     ("torch.max(x)", X, [[1, 1]]),
     ("torch.max(x, 0)[0]", X, [[1, 1]]),
+    ("torch.quantile(x, 0.0)", X, [[1, 1, 1, 1]]),
     ("F.relu(x)", X, [0]),
     ("F.relu6(x)", X, [0, 6]),
     ("F.hardtanh(x, -1.0, 1.0)", X, [-1, 1]),
@@ -53,6 +54,9 @@ CASES: list[tuple[str, Sequence[str], list[Any]]] = [
     ("F.threshold(x, 0.0, 0.0)", X, [0]),
     ("F.leaky_relu(x, 0.01)", X, [0]),
     ("torch.abs(x)", X, [0]),
+    # Losses at their margins: the clamp is in C++.
+    ("F.margin_ranking_loss(x, c, c + 1, 1.0, reduction='none')", C, [(1, 0)]),
+    ("F.hinge_embedding_loss(x, c - 1, reduction='none')", C, [(1, 0)]),
 ]
 
 # Odd, and longer than a vector register: a kernel's vector body and its tail may disagree.

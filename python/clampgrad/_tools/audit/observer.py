@@ -1,0 +1,81 @@
+"""What tells the open audits of each call of the clamp family: the kernels of the pin, whoever
+calls them, in whatever thread, and under torch.func; and of what starts a thread."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from clampgrad import _implementation
+from clampgrad._pin.first_pin import register_kernels
+
+Then = Callable[[Any], None]
+
+
+class Observes(Protocol):
+    def told(self, name: str, args: tuple[Any, ...]) -> Then | None:
+        """Is told of a call, by the name of aten; returns what to do with its result, or None."""
+
+    def follow_thread(self) -> None:
+        """Is told of the thread that starts with this call."""
+
+
+_open: list[Observes] = []
+_here = threading.local()
+_profiles: Any = None  # what threads had for a profile function before
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """A block for calls of our own, which no audit is told of."""
+    before = getattr(_here, "quiet", False)
+    _here.quiet = True
+    try:
+        yield
+    finally:
+        _here.quiet = before
+
+
+def begin(audit: Observes) -> None:
+    global _profiles
+    register_kernels()
+    _open.append(audit)
+    if len(_open) == 1:
+        _implementation.pin_observe(_told)
+        _profiles = threading.getprofile()
+        threading.setprofile(_thread_starts)
+
+
+def end(audit: Observes) -> None:
+    _open.remove(audit)
+    if not _open:
+        _implementation.pin_observe(None)
+        if threading.getprofile() is _thread_starts:
+            threading.setprofile(_profiles)
+
+
+def _told(name: str, args: tuple[Any, ...]) -> Then | None:
+    if getattr(_here, "quiet", False):
+        return None
+    with quietly():
+        thens = [then for audit in tuple(_open) if (then := audit.told(name, args))]
+    if not thens:
+        return None
+
+    def tell(result: Any) -> None:
+        with quietly():
+            for then in thens:
+                then(result)
+
+    return tell
+
+
+def _thread_starts(frame: Any, event: str, arg: Any) -> None:
+    """The first event of a thread that was started during an audit. It keeps no profile function
+    but the one that it would have had."""
+    sys.setprofile(_profiles)
+    for audit in tuple(_open):
+        audit.follow_thread()
+    if _profiles is not None:
+        _profiles(frame, event, arg)

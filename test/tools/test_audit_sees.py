@@ -1,0 +1,300 @@
+"""An audit sees the clamp family wherever a pin reaches it, and puts each call to the line of the
+program and to the function of torch that the line calls. What it cannot examine, it names."""
+
+import re
+import threading
+from functools import partial
+
+import pytest
+import torch
+import torch.autograd.forward_ad as fwad
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import clampgrad
+
+X = (0.0, 0.5, 1.0, 2.0)
+
+
+def leaf(*values):
+    return torch.tensor(values or X, requires_grad=True)
+
+
+def clamp(x):
+    return x.clamp(0, 1)
+
+
+def seen(program, *args):
+    """The report of a program that runs once, and that nothing went unseen."""
+    with clampgrad.audit() as report:
+        program(*args)
+    assert not report.skipped, report.skipped
+    return report
+
+
+def backward(f, *tensors):
+    return lambda: f(*tensors).sum().backward()
+
+
+# ---- What C++, and Python inside of torch, call --------------------------------------------------
+
+ONE, ZERO = torch.ones(1), torch.zeros(1)
+CALLS = {  # a call at its margin or at a bound: the operator that it calls
+    "margin_ranking_loss": (lambda: F.margin_ranking_loss(leaf(1.0), ZERO, ONE, 1.0), "clamp_min"),
+    "hinge_embedding_loss": (lambda: F.hinge_embedding_loss(leaf(1.0), -ONE), "clamp_min"),
+    "cosine_embedding_loss": (
+        lambda: F.cosine_embedding_loss(leaf(1.0, 0.0)[None], torch.tensor([[0.0, 1.0]]), -ONE),
+        "clamp_min",
+    ),
+    "triplet_margin_loss": (
+        lambda: F.triplet_margin_loss(
+            leaf(1.0, 0.0)[None], torch.zeros(1, 2), torch.tensor([[3.0, 0.0]]), eps=0
+        ),
+        "clamp_min",
+    ),
+    "normalize": (lambda: F.normalize(leaf(1.0, 0.0), dim=0, eps=1.0), "clamp_min"),
+    "Uniform.cdf": (lambda: torch.distributions.Uniform(0.0, 1.0).cdf(leaf(0.0, 0.5)), "clamp"),
+    "corrcoef": (
+        lambda: torch.corrcoef(torch.stack([leaf(0.0, 1.0), torch.tensor([0.0, 1.0])])),
+        "clamp",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_a_function_of_torch_calls(name):
+    f, through = CALLS[name]
+    report = seen(backward(f))
+    found = [x for x in report if x.recorded]
+    assert [(x.function, x.through, x.file) for x in found] == [(name, through, __file__)]
+    assert found[0].at_bound and found[0].by_release[0]
+    assert re.match(
+        rf"Between 2.11 and 2.15 the gradient of 1 call changed: {name} at \S+, through {through}; "
+        r"a pin restores it\.",
+        report.summary(),
+    )
+
+
+def test_the_module_of_a_loss():
+    loss = nn.TripletMarginLoss(eps=0.0)
+    report = seen(
+        backward(loss, leaf(1.0, 0.0)[None], torch.zeros(1, 2), torch.tensor([[3.0, 0.0]]))
+    )
+    (found,) = report
+    assert (found.function, found.module) == ("triplet_margin_loss", "TripletMarginLoss")
+    assert "around the call of triplet_margin_loss" in found.remedy
+
+
+# ---- Where Python does not look ------------------------------------------------------------------
+
+
+class Tagged(torch.Tensor):
+    """A subclass without a dispatch of its own."""
+
+
+def in_a_thread(f):
+    def program():
+        thread = threading.Thread(target=f)
+        thread.start()
+        thread.join()
+
+    return program
+
+
+def on_a_view():
+    y = leaf() * 1
+    y[1:].clamp_(0, 1)
+    (y * torch.arange(4.0)).sum().backward()
+
+
+def on_a_column():
+    y = (leaf()[:, None] * torch.ones(4, 3)).t()
+    y[1].clamp_(0, 1)
+    y[1].sum().backward()
+
+
+PROGRAMS = {  # what runs: how many elements, and how many of them are at a bound
+    "a script": (lambda: torch.jit.script(clamp)(leaf()).sum().backward(), 4, 2),
+    "grad": (partial(torch.func.grad(lambda x: clamp(x).sum()), torch.tensor(X)), 4, 2),
+    "vjp": (
+        lambda: torch.func.vjp(clamp, torch.tensor(X))[1](torch.ones(4)),
+        4,
+        2,
+    ),
+    "grad of grad": (
+        partial(
+            torch.func.grad(lambda x: torch.func.grad(lambda x: clamp(x).square().sum())(x).sum()),
+            torch.tensor(X),
+        ),
+        4,
+        2,
+    ),
+    "per sample": (
+        partial(torch.vmap(torch.func.grad(lambda x: clamp(x).sum())), torch.tensor(X)[:, None]),
+        4,
+        2,
+    ),
+    "vmap": (backward(torch.vmap(clamp), leaf()), 4, 2),
+    "vmap, Tensors": (
+        backward(lambda x: torch.vmap(torch.clamp)(x, x * 0, x * 0 + 1), leaf()),
+        4,
+        2,
+    ),
+    "jacrev": (lambda: torch.func.jacrev(clamp)(torch.tensor(X)), 4, 2),
+    "a subclass": (lambda: clamp(leaf().as_subclass(Tagged)).sum().backward(), 4, 2),
+    "a thread": (in_a_thread(backward(clamp, leaf())), 4, 2),
+    "a view, in place": (on_a_view, 3, 1),
+    "a column, in place": (on_a_column, 4, 2),
+    "a checkpoint": (
+        lambda: checkpoint(clamp, leaf(), use_reentrant=False).sum().backward(),
+        4,
+        2,
+    ),
+    "a checkpoint of the old kind": (
+        lambda: checkpoint(clamp, leaf(), use_reentrant=True).sum().backward(),
+        4,
+        2,
+    ),
+    "aten": (backward(lambda x: torch.ops.aten.clamp(x, 0, 1), leaf()), 4, 2),
+    "a list": (lambda: torch._foreach_clamp_min([leaf()], 0.5)[0].sum().backward(), 4, 1),
+    "traced": (backward(torch.jit.trace(clamp, torch.tensor(X)), leaf()), 4, 2),
+    "compiled": (backward(torch.compile(clamp, backend="eager"), leaf()), 4, 2),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_call_is_examined(name):
+    program, elements, at_bound = PROGRAMS[name]
+    (found,) = seen(program)
+    assert (found.elements, found.at_bound) == (elements, at_bound)
+    assert found.by_release[0] and found.file == __file__
+
+
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in ("a thread", "a list")])
+def test_a_pin_holds_where_a_call_is_examined(name):
+    """But for threads, which a block does not pin, and lists, which no pin reaches."""
+    (found,) = seen(PROGRAMS[name][0])
+    with clampgrad.pin("min_norm"):
+        (pinned,) = seen(PROGRAMS[name][0])
+    assert pinned.gradient == "min_norm" and pinned.by_release == (0.0, "")
+    assert pinned.moved["min_norm"] == 0 and (pinned.moved["inclusive"] or 1) > 0
+    assert found.gradient == "torch"
+
+
+def test_no_pin_is_promised_for_a_list():
+    report = seen(PROGRAMS["a list"][0])
+    assert "; no pin reaches a list of Tensors. " in report.summary()
+    (found,) = report
+    assert found.remedy.startswith(
+        "No pin reaches a list: for each Tensor, call clampgrad.clamp_min("
+    )
+
+
+def test_a_gradient_of_a_view_is_that_of_what_was_written():
+    """Elements beside the view have their own gradient, which does not count."""
+    (found,) = seen(on_a_view)  # of 0.5, 1 and 2 with gradients 1, 2 and 3
+    inclusive, joint = (1, 2, 0), (1, 0, 0)
+    norm = torch.tensor(inclusive if found.by_release[1] == "joint" else joint).float().norm()
+    assert found.by_release[0] == pytest.approx(2 / norm.item())
+
+
+def test_a_thread_that_runs_already():
+    """Kernels tell of its calls, too."""
+    go, done = threading.Event(), threading.Event()
+
+    def work():
+        go.wait()
+        backward(lambda x: F.normalize(x, dim=0, eps=1.0), leaf(1.0, 0.0))()
+        done.set()
+
+    threading.Thread(target=work).start()
+    with clampgrad.audit() as report:
+        go.set()
+        done.wait()
+    (found,) = (x for x in report if x.recorded)
+    assert (found.function, found.through) == ("normalize", "clamp_min")
+
+
+def test_threads_see_relu_and_keep_their_profile_function():
+    seen_by, before = [], threading.getprofile()
+    profile = lambda frame, event, arg: seen_by.append(event)  # noqa: E731
+    threading.setprofile(profile)
+    try:
+        (found,) = seen(in_a_thread(backward(F.relu, leaf())))
+        assert threading.getprofile() is profile
+    finally:
+        threading.setprofile(before)
+    assert found.function == "relu" and "return" in seen_by
+
+
+def test_two_audits_see_the_same():
+    with clampgrad.audit() as outer, clampgrad.audit() as inner:
+        clamp(leaf()).sum().backward()
+    assert [f.elements for f in outer] == [f.elements for f in inner] == [4]
+    with clampgrad.audit() as later:
+        pass
+    clamp(leaf())
+    assert not len(later)
+
+
+def test_a_call_that_fails_is_the_last_of_its_kind():
+    """What comes after it is seen."""
+    with clampgrad.audit() as report:
+        with pytest.raises(RuntimeError):
+            torch.clamp(leaf(), torch.zeros(3), torch.ones(3))
+        clamp(leaf()).sum().backward()
+    assert sum(f.elements for f in report if f.moved) == 4
+
+
+# ---- What is not examined is said ----------------------------------------------------------------
+
+
+def forward_mode():
+    with fwad.dual_level():
+        clamp(fwad.make_dual(torch.tensor(X), torch.ones(4)))
+
+
+def batched():
+    x = leaf()
+    torch.autograd.grad(clamp(x), x, torch.eye(4), is_grads_batched=True)
+
+
+def twice(x):
+    return (x.clamp(0, 1) * 2).clamp(0, 1)
+
+
+def differentiated_by_torchscript():
+    f = torch.jit.script(twice)
+    for _ in range(3):
+        f(leaf()).sum().backward()
+
+
+UNSEEN = {
+    "forward mode": forward_mode,
+    "batched gradients": batched,
+    "sparse_coo tensors": lambda: torch.ops.aten.clamp(torch.eye(3).to_sparse(), 0, 1),
+    "TorchScript differentiates it": differentiated_by_torchscript,
+}
+
+
+@pytest.mark.parametrize("reason", UNSEEN)
+def test_the_first_sentence_names_what_was_not_examined(reason):
+    with clampgrad.audit() as report:
+        try:
+            UNSEEN[reason]()
+        except NotImplementedError:
+            pytest.skip("torch has no such kernel")
+    assert set(report.skipped) == {reason}
+    first = report.summary().partition(". ")[0]
+    assert reason in first and "could not be examined" in first
+    assert "did not change" not in first or "may have changed" in first
+
+
+def test_nothing_is_named_that_cannot_have_changed():
+    """No release changed relu; and meta tensors have no gradient."""
+    with clampgrad.audit() as report:
+        torch.relu(torch.eye(3).to_sparse())
+        clamp(torch.empty(3, device="meta", requires_grad=True))
+    assert report.skipped == {"sparse_coo tensors": 1, "meta tensors": 1}
+    assert report.summary() == "No call of the clamp family was seen."
