@@ -341,9 +341,9 @@ def from_nothing():
     r = records.read("from-nothing")
     took = {case["what"]: minutes(case["seconds"]) for case in r["rows"]}
     yield (
-        f"In a fresh clone, on {r['machine']['cores']} cores of {r['machine']['cpu']}, it took "
-        f"{took['installing torch']} to install torch {r['torch']}, which depends on the network, then "
-        f"{took['demo']} for `make demo`, which compiles the extension, and then {took['test']} for `make test`."
+        f"In a fresh clone, on {r['machine']['cores']} cores of {r['machine']['cpu']}, `make demo` took "
+        f"{took['installing torch']} to install torch {r['torch']} (your network decides) and {took['demo']} for "
+        f"the rest, and `make test` then took {took['test']}."
     )
 
 
