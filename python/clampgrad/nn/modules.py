@@ -133,7 +133,7 @@ class ReLU(Named, nn.ReLU):
         if not is_dynamo_compiling():
             result = clamp_plain(input, 0, None, self.inplace, self.gradient, self.maximize)
             if result is not None:
-                return result  # type: ignore[no-any-return]
+                return result
         return relu(input, self.inplace, **self._keywords(input))
 
 
@@ -160,7 +160,7 @@ class Hardtanh(Named, nn.Hardtanh):
                 input, self.min_val, self.max_val, self.inplace, self.gradient, self.maximize
             )
             if result is not None:
-                return result  # type: ignore[no-any-return]
+                return result
         return hardtanh(input, self.min_val, self.max_val, self.inplace, **self._keywords(input))
 
 
@@ -179,7 +179,7 @@ class ReLU6(Named, nn.ReLU6):
         if not is_dynamo_compiling():
             result = clamp_plain(input, 0, 6, self.inplace, self.gradient, self.maximize)
             if result is not None:
-                return result  # type: ignore[no-any-return]
+                return result
         return relu6(input, self.inplace, **self._keywords(input))
 
 
