@@ -2,7 +2,7 @@
 
 python -m benchmarks.values
 
-Writes a record (records/values-*.jsonl is one), and says which targets of bars.yaml are missed.
+Writes a record, and says which targets of bars.yaml are missed.
 """
 
 from __future__ import annotations

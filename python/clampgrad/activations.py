@@ -49,7 +49,7 @@ def relu(
     if not is_dynamo_compiling():
         result = clamp_plain(input, 0, None, inplace, gradient, maximize)
         if result is not None:
-            return result  # type: ignore[no-any-return]
+            return result
     check_flag(inplace)
     if _is_for_torch(input, gradient, maximize):
         return F.relu(input, inplace)
@@ -78,7 +78,7 @@ def hardtanh(
     if not is_dynamo_compiling():
         result = clamp_plain(input, min_val, max_val, inplace, gradient, maximize)
         if result is not None:
-            return result  # type: ignore[no-any-return]
+            return result
     check_flag(inplace)
     if isinstance(min_val, Tensor) or isinstance(max_val, Tensor):
         min_val, max_val = _number(min_val), _number(max_val)
@@ -104,7 +104,7 @@ def relu6(
     if not is_dynamo_compiling():
         result = clamp_plain(input, 0, 6, inplace, gradient, maximize)
         if result is not None:
-            return result  # type: ignore[no-any-return]
+            return result
     check_flag(inplace)
     if _is_for_torch(input, gradient, maximize):
         return F.relu6(input, inplace)

@@ -92,7 +92,7 @@ def clamp_nothing(*_: object) -> None:
     """What the portable implementation has for `clamp_plain`: every call goes the long way."""
 
 
-clamp_plain: Callable[..., Any] = getattr(functions, "clamp_plain", clamp_nothing)
+globals().update(clamp_plain=getattr(functions, "clamp_plain", clamp_nothing))
 
 # The functions that people call, which the portable implementation hands to subclasses.
 PUBLIC: dict[str, Callable[..., Any]] = getattr(functions, "PUBLIC", {})

@@ -134,7 +134,7 @@ class ReLU(Named, nn.ReLU):
         if not is_dynamo_compiling():
             result = clamp_plain(input, 0, None, self.inplace, self.gradient, self.maximize)
             if result is not None:
-                return result  # type: ignore[no-any-return]
+                return result
         return relu(input, self.inplace, **self._keywords(input))
 
 
@@ -161,7 +161,7 @@ class Hardtanh(Named, nn.Hardtanh):
                 input, self.min_val, self.max_val, self.inplace, self.gradient, self.maximize
             )
             if result is not None:
-                return result  # type: ignore[no-any-return]
+                return result
         return hardtanh(input, self.min_val, self.max_val, self.inplace, **self._keywords(input))
 
 
@@ -180,7 +180,7 @@ class ReLU6(Named, nn.ReLU6):
         if not is_dynamo_compiling():
             result = clamp_plain(input, 0, 6, self.inplace, self.gradient, self.maximize)
             if result is not None:
-                return result  # type: ignore[no-any-return]
+                return result
         return relu6(input, self.inplace, **self._keywords(input))
 
 
