@@ -130,6 +130,16 @@ def in_functionalization() -> bool:
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FUNCTIONAL) is not None
 
 
+def in_a_compiler() -> bool:
+    """Whether a dispatch mode is on by which torch records or functionalizes a graph, or that makes
+    tensors without values."""
+    modes = torch._C._TorchDispatchModeKey
+    return dispatch_modes_are_on() and any(
+        torch._C._get_dispatch_mode(key) is not None
+        for key in (modes.FUNCTIONAL, modes.PROXY, modes.FAKE)
+    )
+
+
 def without_dispatch_modes() -> AbstractContextManager[Any]:
     """A block in which dispatch modes are off. Under some modes tensors have no values."""
     return dispatch._disable_current_modes()

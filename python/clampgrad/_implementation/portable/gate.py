@@ -30,7 +30,12 @@ from clampgrad._implementation.portable.forward import (
     uncounted,
 )
 from clampgrad._torch.dispatcher import next_level
-from clampgrad._torch.surroundings import dispatch_modes_are_on, forward_mode, is_batched_gradient
+from clampgrad._torch.surroundings import (
+    dispatch_modes_are_on,
+    forward_mode,
+    in_a_compiler,
+    is_batched_gradient,
+)
 from clampgrad._torch.torchs_functions import TORCHS
 
 NOT_TRACED = (
@@ -60,8 +65,9 @@ def traced_by_jit(on: bool) -> Iterator[None]:
 
 
 def is_in_a_graph() -> bool:
-    """Whether the call is recorded in a graph, or a dispatch mode looks at what it calls."""
-    return here.on or dispatch_modes_are_on()
+    """Whether the call is recorded in a graph. Under another dispatch mode what is saved has to be
+    what is saved without: a checkpoint compares."""
+    return here.on or in_a_compiler()
 
 
 NOT_LINEAR = (
