@@ -164,7 +164,7 @@ def test_a_release_that_was_not_compared(monkeypatch):
     report = audited(PROGRAMS["pinball"])
     assert "was not compared" not in report.summary()
     monkeypatch.setattr(torch, "__version__", "2.99.0+cpu")
-    assert "PyTorch 2.99, which runs here, was not compared. " in report.summary()
+    assert "PyTorch 2.99, which runs here, was not compared." in report.summary()
 
 
 # ---- The table -----------------------------------------------------------------------------------
