@@ -29,7 +29,7 @@ from clampgrad._torch.surroundings import (
     unseen,
     unwrapped,
 )
-from clampgrad._torch.tangents import carry_tangents
+from clampgrad._torch.tangents import carried
 from clampgrad._torch.torchs_functions import TORCHS
 
 # Bytes for finding dead elements, one per element; for call sites beyond that, `dead` is None.
@@ -53,7 +53,7 @@ class Examination:
         tensors = [v for v in operands if isinstance(v, Tensor)]
         if not any(t.is_floating_point() for t in tensors):
             return None
-        if in_forward_mode() and carry_tangents(tensors):
+        if in_forward_mode() and carried(tensors):
             self._report._skip("forward mode")
         recorded = is_recorded_here(tensors)
         if not recorded and (in_transform() or in_backward()):
