@@ -39,14 +39,16 @@ bool are_computable(const at::Tensor& self, const Bounds&... bounds) {
 bool is_writable(const at::Tensor& out, at::ScalarType dtype);
 
 // The same where `out` is written, which must have the shape of the result: ATen resizes others.
+// What is differentiated is ATen's to refuse.
 template <typename... Bounds>
 bool are_computable_in(const at::Tensor& out, const at::Tensor& self, const Bounds&... bounds) {
   const auto fits = [&](const at::Tensor& t) {
     return at::is_expandable_to(t.sizes(), out.sizes());
   };
   const auto fills = [&](const at::Tensor& t) { return t.sizes() == out.sizes(); };
+  const auto is_constant = [](const at::Tensor& t) { return !is_differentiated(t); };
   return is_writable(out, self.scalar_type()) && are_computable(self, bounds...) &&
-      all_tensors(fits, self, bounds...) &&
+      all_tensors(fits, self, bounds...) && all_tensors(is_constant, self, bounds...) &&
       (any_tensor(fills, self) || (any_tensor(fills, bounds) || ...));
 }
 

@@ -98,6 +98,8 @@ def tools(x: Tensor, folder: Path) -> None:
         assert_type(finding, clampgrad.Finding)
         assert_type(finding.warnings, list[clampgrad.Diagnostic])
         print(finding.file, finding.line, finding.moved["joint"])
+    for suspect in report.suspects:
+        assert_type(suspect, clampgrad.Suspect)
     rows = clampgrad.survey(device="cpu")
     assert_type((rows, rows[0]), tuple[clampgrad.Survey, clampgrad.Row])
     clampgrad.plot("half", torch.tanh, loss=torch.square, path=folder / "plot.png")

@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 import clampgrad
 from clampgrad._pin.installed import measured
+from clampgrad._torch.torchs_functions import TORCHS
 from common import OF_NO_CONVENTION, RELEASED, eager, python
 from table.test_conventions import OPERATORS
 
@@ -66,11 +67,12 @@ def test_what_surrounds_the_first_call_does_not_matter(context):
 @pytest.mark.compiled("the portable implementation is made of these functions")
 @pytest.mark.parametrize("gradient", [*clampgrad.EXACT, None])
 def test_a_torch_that_was_patched(gradient, monkeypatch):
-    """Its convention, or an error if it has none."""
+    """Its convention, or an error if it has none. A patched torch has its functions from the start;
+    those that a program puts in their place are not measured."""
     for name in OPERATORS:
         named = gradient or ("half" if name == "clamp" else "joint")
         function = functools.partial(getattr(clampgrad, name), gradient=named)
-        monkeypatch.setattr(torch, name, function)
+        monkeypatch.setattr(TORCHS, name, function)
     if gradient:
         assert current() == gradient
     else:
