@@ -297,8 +297,8 @@ def audit_cost():
         memory = of["clamp"]["peak_mib"] / plain["clamp"]["peak_mib"] - 1
         yield every, *(f"{of[a]['overhead']:.0%}" for a in ("relu6", "clamp")), f"{memory:.0%}"
     yield (
-        f"A stack of MobileNetV2 blocks with {found['call_sites']} call sites of `relu6`, of which a function mode is told, or of "
-        f"`clamp(x, 0, 6)`, of which kernels tell; a batch of {found['batch']} images of {found['size']} x {found['size']}, one "
+        f"A stack of MobileNetV2 blocks with {found['call_sites']} call sites of `relu6`, which a function mode sees, or of "
+        f"`clamp(x, 0, 6)`, which kernels see; a batch of {found['batch']} images of {found['size']} x {found['size']}, one "
         f"thread, {1000 * plain['relu6']['seconds']:.0f} ms of processor time per step and {plain['clamp']['peak_mib']:.0f} MiB "
         f"without an audit, on a machine with other load. {made_on(found)}; `python -m benchmarks.overheads audit`."
     )

@@ -77,7 +77,10 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
 
 template <typename Min, typename Max>
 at::Tensor& clamp_out(at::Tensor& out, const at::Tensor& self, const Min& min, const Max& max) {
-  return values::clamp_max_out(out, values::clamp_min(self, min), max);
+  // A kernel of ours returns a constant, of which ATen could not refuse to write the result.
+  const bool constant = !is_differentiated(self) && !any_tensor(is_differentiated, min);
+  const auto raised = constant ? values::clamp_min(self, min) : at::clamp_min(self, min);
+  return values::clamp_max_out(out, raised, max);
 }
 
 } // namespace front_door

@@ -254,8 +254,9 @@ PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObj
   END_HANDLE_TH_ERRORS
 }
 
-// clamp_plain(input, min, max, inplace, gradient, maximize): a clamp between numbers where there is
-// nothing that the long way (activations.py) has to look at, and else None. It raises no error.
+// clamp_plain(input, min, max, inplace, gradient, maximize): a clamp between numbers, or without a
+// max for relu, where there is nothing that the long way (activations.py) has to look at, and else
+// None. It raises no error.
 PyObject* clamp_plain(PyObject*, PyObject* const* args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   constexpr Py_ssize_t kCount = 6;
@@ -269,8 +270,8 @@ PyObject* clamp_plain(PyObject*, PyObject* const* args, Py_ssize_t count) {
   auto& [min, max] = arguments.bounds;
   const auto known = gradient_named(text_of(args[4]));
   if (!arguments.self.is_floating_point() || !is_plain(arguments.self) ||
-      !read_bound(args[1], min) || !read_bound(args[2], max) || min.tensor || max.tensor ||
-      (min.number && max.number && !(min.number->toDouble() <= max.number->toDouble())) || !known ||
+      !read_bound(args[1], min) || !read_bound(args[2], max) || !min.number || max.tensor ||
+      (max.number && !(min.number->toDouble() <= max.number->toDouble())) || !known ||
       (maximize == Py_True && !is_pseudo(*known))) {
     Py_RETURN_NONE;
   }

@@ -75,7 +75,7 @@ def hardtanh(
             :func:`clampgrad.clamp` takes those.
         ValueError: `min_val` is greater than `max_val`.
     """
-    if min_val is not None and max_val is not None and not is_dynamo_compiling():
+    if max_val is not None and not is_dynamo_compiling():
         result = clamp_plain(input, min_val, max_val, inplace, gradient, maximize)
         if result is not None:
             return result

@@ -99,9 +99,16 @@ def test_a_convention_is_a_keyword(theirs, ours, arguments, bounds):
     assert x.tolist() == [-9, 0]
 
 
-@pytest.mark.parametrize("bounds, error", [((1.0, -1.0), ValueError), ((None, 1.0), TypeError)])
+@pytest.mark.parametrize(
+    "bounds, error", [((1.0, -1.0), ValueError), ((None, 1.0), TypeError), ((0.0, None), TypeError)]
+)
 def test_bounds_that_hardtanh_refuses(bounds, error):
-    for function in (nn.functional.hardtanh, clampgrad.hardtanh):
+    def set_in(module):
+        module.min_val, module.max_val = bounds
+        return lambda x, *_: module(x)
+
+    modules = nn.Hardtanh(), clampgrad.nn.Hardtanh(), clampgrad.nn.convert(nn.Hardtanh())
+    for function in (nn.functional.hardtanh, clampgrad.hardtanh, *map(set_in, modules)):
         with pytest.raises(error):
             function(torch.zeros(2, requires_grad=True), *bounds)
 

@@ -138,3 +138,14 @@ def test_bounds_that_were_made_in_inference_mode(convention):
         torch.clamp(x, lo, hi)
     y = clampgrad.clamp(x, lo, hi, gradient=convention)
     assert torch.autograd.grad(y.sum(), x)[0].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("differentiated", [0, 1])
+@pytest.mark.parametrize("number_first", [True, False])
+def test_mixed_out_of_what_is_differentiated(dtype, differentiated, number_first):
+    x, bound = tensors = torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)
+    tensors[differentiated].requires_grad_()
+    bounds = (-1, bound) if number_first else (bound, 2)
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        clampgrad.clamp(x, *bounds, out=torch.empty(3, dtype=dtype))

@@ -29,7 +29,8 @@ class NoConvention(RuntimeError):
 
 def installed() -> str:
     """Returns the convention of the derivatives that torch has now. An extension may register
-    others at any time, also after the first pin, whose kernels would hide them."""
+    others at the alias key Autograd at any time, also after the first pin, whose kernels would hide
+    them. They are told apart by the file and line that registered them."""
     return measured(registered_derivatives(f"aten::{name}" for name in FUNCTIONAL))
 
 

@@ -77,9 +77,10 @@ class Instead:
     def plain(self, module: Any, input: Tensor) -> Tensor | None:
         if isinstance(module, nn.ReLU):
             return clamp_plain(input, 0, None, module.inplace, self.gradient, False)
-        return clamp_plain(
-            input, module.min_val, module.max_val, module.inplace, self.gradient, False
-        )
+        lo, hi = module.min_val, module.max_val
+        if hi is None:  # which torch refuses
+            return None
+        return clamp_plain(input, lo, hi, module.inplace, self.gradient, False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Instead, (self.gradient, self.fewer_bytes)

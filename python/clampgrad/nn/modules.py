@@ -156,13 +156,12 @@ class Hardtanh(Named, nn.Hardtanh):
         self._name(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
-        if not is_dynamo_compiling():
-            result = clamp_plain(
-                input, self.min_val, self.max_val, self.inplace, self.gradient, self.maximize
-            )
+        lo, hi = self.min_val, self.max_val
+        if hi is not None and not is_dynamo_compiling():
+            result = clamp_plain(input, lo, hi, self.inplace, self.gradient, self.maximize)
             if result is not None:
                 return result
-        return hardtanh(input, self.min_val, self.max_val, self.inplace, **self._keywords(input))
+        return hardtanh(input, lo, hi, self.inplace, **self._keywords(input))
 
 
 class ReLU6(Named, nn.ReLU6):
