@@ -5,6 +5,7 @@
 #include <ATen/cpu/vec/vec.h>
 #include <c10/util/irange.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <limits>
