@@ -43,6 +43,7 @@ class audit(TorchFunctionMode):
     that arrived; and warnings, which the page "Audit a program" of the documentation describes.
     Calls that it could not examine are counted, and its first sentence names them.
 
+    A gradient that arrives after the block is not part of the report.
     The effect of a gradient further back in the model is not followed. Functions compiled by
     ``torch.compile`` run uncompiled during an audit. The second forward of a checkpoint is not
     counted again. Threads that run at the same time are in the report, too.
@@ -91,6 +92,7 @@ class audit(TorchFunctionMode):
         super().__exit__(*exception)
         self._stance.__exit__(*exception)
         observer.end(self)
+        self._examination.end()
 
     # ---- From the kernels ------------------------------------------------------------------------
 
@@ -102,7 +104,7 @@ class audit(TorchFunctionMode):
             return None
         self.report._safely(self._suspects.told, packet, args)
         calls = each_call(packet, args)
-        thens = [self.report._safely(self._told_of, packet, operator, each) for each in calls]
+        thens = [self.report._before(self._told_of, packet, operator, each) for each in calls]
         if not any(thens):
             return None
 
@@ -141,7 +143,7 @@ class audit(TorchFunctionMode):
         operator = self._operators.get(function)
         look = self._look if operator else self._consumers.follow
         # Before the call, which may be in place. In backward, a checkpoint runs its forward again.
-        then = None if in_backward() else self.report._safely(look, function, args, kwargs)
+        then = None if in_backward() else self.report._before(look, function, args, kwargs)
         if operator and operator.is_ours:  # which may call aten's
             with observer.quietly():
                 result = function(*args, **kwargs)
