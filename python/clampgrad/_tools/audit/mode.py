@@ -13,6 +13,7 @@ from clampgrad._tools.audit.consumers import Consumers
 from clampgrad._tools.audit.examination import Examination
 from clampgrad._tools.audit.report import Report
 from clampgrad._tools.audit.suspects import Suspects
+from clampgrad._torch.quiet import is_quiet, quietly
 from clampgrad._torch.surroundings import in_backward
 
 # torch's own operators that call functions; some run only compiled.
@@ -56,8 +57,8 @@ class audit(TorchFunctionMode):
 
     Raises:
         ValueError: `every` is less than 1; or `between` is not two different releases of those.
-        RuntimeError: torch is older than 2.6; or a backend has kernels of its own that a pin
-            cannot replace.
+        RuntimeError: torch is older than 2.6; a backend has kernels of its own that a pin cannot
+            replace; or the audit is entered while it is open.
     """
 
     def __init__(self, every: int = 1, between: tuple[str, str] | None = None) -> None:
@@ -75,9 +76,10 @@ class audit(TorchFunctionMode):
         self._is_open = False
 
     def __enter__(self) -> Report:
+        if self._is_open:
+            raise RuntimeError("audit: this one is open already; call clampgrad.audit() again")
         observer.begin(self)
         try:
-            self._stance = torch.compiler.set_stance("force_eager")
             super().__enter__()
         except BaseException:
             observer.end(self)
@@ -89,8 +91,7 @@ class audit(TorchFunctionMode):
     def __exit__(self, *exception: Any) -> None:
         self._is_open = False
         self._suspects.end()
-        super().__exit__(*exception)
-        self._stance.__exit__(*exception)
+        leave(self)
         observer.end(self)
         self._examination.end()
 
@@ -130,7 +131,7 @@ class audit(TorchFunctionMode):
         self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not self._is_open:
+        if not self._is_open or is_quiet():
             return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
         if name in CALL_FUNCTIONS and getattr(function, "namespace", "") == "higher_order":
@@ -138,14 +139,14 @@ class audit(TorchFunctionMode):
             # Dynamo takes none of the empty keywords that torch itself adds
             # (mutated_arg_indices, from 2.15 on).
             kwargs = {key: value for key, value in kwargs.items() if value}
-            with torch.compiler.set_stance("default"), observer.quietly():
+            with torch.compiler.set_stance("default"), quietly():
                 return torch.compile(function, backend="eager", fullgraph=True)(*args, **kwargs)
         operator = self._operators.get(function)
         look = self._look if operator else self._consumers.follow
         # Before the call, which may be in place. In backward, a checkpoint runs its forward again.
         then = None if in_backward() else self.report._before(look, function, args, kwargs)
         if operator and operator.is_ours:  # which may call aten's
-            with observer.quietly():
+            with quietly():
                 result = function(*args, **kwargs)
         else:
             result = function(*args, **kwargs)
@@ -164,12 +165,27 @@ class audit(TorchFunctionMode):
             return None  # wrong arguments: the function itself will say so
         if operands is None or not isinstance(operands[0], Tensor):
             return None  # another function of that name
-        if operator.follows_torch and not _in_inference(operands):
+        is_hidden = _in_inference(operands)
+        if operator.follows_torch and (is_hidden or kwargs.get("out") is not None):
+            self._suspects.told(operator.name, operands)
+        if operator.follows_torch and not is_hidden:
             return None  # a kernel tells of it
         if torch.jit.is_tracing():  # what is done here would be part of the trace
             self.report._skip("torch.jit.trace", follows_torch=False)
             return None
         return self._examination.of_python(function, operator, operands, kwargs)
+
+
+def leave(mode: TorchFunctionMode) -> None:
+    """Takes a mode from this thread's, of which it need not be the last."""
+    modes = torch.overrides._get_current_function_mode_stack()
+    at = next((i for i, each in enumerate(modes) if each is mode), None)
+    if at is None:
+        return
+    for each in reversed(modes[at:]):
+        TorchFunctionMode.__exit__(each, None, None, None)
+    for each in modes[at + 1 :]:
+        TorchFunctionMode.__enter__(each)
 
 
 def _in_inference(operands: Operands) -> bool:
