@@ -1,10 +1,13 @@
 """An audit ends with its block: it leaves no hook, no mode and no stance behind."""
 
 import gc
+import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import clampgrad
 
@@ -119,3 +122,63 @@ def test_what_clampgrad_measures_is_not_the_programs(name):
     with clampgrad.audit() as report:
         OURS[name]()
     assert not len(report) and not report.skipped and not report.suspects
+
+
+# ---- Threads that outlive the block --------------------------------------------------------------
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def test_a_thread_leaves_the_mode_and_keeps_no_report(pool):
+    with clampgrad.audit() as report:
+        pool.submit(torch.relu, leaf(0.0)).result()
+    assert [f.function for f in report] == ["relu"]
+    kept = weakref.ref(report)
+    del report
+    gc.collect()
+    assert kept() is None
+    assert pool.submit(lambda: (torch.relu(leaf(0.0)), modes(), sys.getprofile())).result()[1:] == (
+        [],
+        None,
+    )
+
+
+def test_a_thread_leaves_only_the_audit_that_has_ended(pool):
+    with clampgrad.audit() as outer:
+        with clampgrad.audit():
+            pool.submit(torch.relu, leaf(0.0)).result()
+        pool.submit(torch.relu, leaf(0.0)).result()
+        assert len(pool.submit(modes).result()) == 1
+        pool.submit(torch.relu, leaf(0.0)).result()
+    assert [f.calls for f in outer] == [3]
+    pool.submit(F.relu, leaf(0.0)).result()
+    assert not pool.submit(modes).result()
+
+
+def test_a_thread_keeps_its_profile_function(pool):
+    events = []
+
+    def after():
+        sys.setprofile(lambda frame, event, arg: events.append(event))
+        profile = sys.getprofile()
+        torch.relu(leaf(0.0))
+        kept = sys.getprofile() is profile
+        sys.setprofile(None)
+        return kept
+
+    with clampgrad.audit():
+        pool.submit(torch.relu, leaf(0.0)).result()
+    assert pool.submit(after).result() and events and not pool.submit(modes).result()
+
+
+def test_a_thread_leaves_two_audits_at_once_and_compiles(pool):
+    with clampgrad.audit(), clampgrad.audit():
+        pool.submit(torch.relu, leaf(0.0)).result()
+    f = torch.compile(lambda x: x.sin() * 2, backend="eager", fullgraph=True)
+    assert pool.submit(f, torch.zeros(1)).result() == 0
+    pool.submit(torch.relu, leaf(0.0)).result()
+    assert not pool.submit(modes).result() and not pool.submit(sys.getprofile).result()

@@ -1,6 +1,8 @@
 """The audit itself: kernels tell it of the clamp family, and a mode of the rest."""
 
+import sys
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -125,7 +127,7 @@ class audit(TorchFunctionMode):
     # ---- From Python -----------------------------------------------------------------------------
 
     def follow_thread(self) -> None:
-        super().__enter__()  # of the mode, until the thread ends
+        Follower(self).__enter__()
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -174,6 +176,40 @@ class audit(TorchFunctionMode):
             self.report._skip("torch.jit.trace", follows_torch=False)
             return None
         return self._examination.of_python(function, operator, operands, kwargs)
+
+
+class Follower(TorchFunctionMode):
+    """The mode of another thread, which leaves it at the first call after the audit. It does not
+    keep the audit: a thread of a pool may live as long as the program."""
+
+    def __init__(self, followed: audit) -> None:
+        super().__init__()
+        self._followed = ref(followed)
+        self._is_leaving = False
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if torch.compiler.is_compiling():
+            return function(*args, **(kwargs or {}))
+        followed = self._followed()
+        if followed is not None and followed._is_open:
+            return followed.__torch_function__(function, types, args, kwargs)
+        if not self._is_leaving:
+            # While a mode is told of a call it is not among the modes. It is again at
+            # the next event.
+            self._is_leaving = True
+            before = sys.getprofile()
+
+            def event(*event: Any) -> None:
+                if self in torch.overrides._get_current_function_mode_stack():
+                    sys.setprofile(before)
+                    leave(self)
+                if before is not None:
+                    before(*event)
+
+            sys.setprofile(event)
+        return function(*args, **(kwargs or {}))
 
 
 def leave(mode: TorchFunctionMode) -> None:
