@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.autograd.forward_ad as fwad
 import torch.nn.functional as F
+from functorch.compile import aot_function, nop
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -312,7 +313,19 @@ def differentiated_by_torchscript():
         f(leaf()).sum().backward()
 
 
+def differentiated_beforehand():
+    """By AOTAutograd, before the audit or in it."""
+    aot_function(clamp, fw_compiler=nop, bw_compiler=nop)(leaf()).sum().backward()
+
+
+def compiled_under_a_stance():
+    torch.compiler.reset()
+    with torch.compiler.set_stance("default"):
+        torch.compile(clamp, backend="aot_eager")(leaf()).sum().backward()
+
+
 UNSEEN = {
+    "differentiated beforehand": differentiated_beforehand,
     "forward mode": forward_mode,
     "batched gradients": batched,
     "sparse_coo tensors": lambda: torch.ops.aten.clamp(torch.eye(3).to_sparse(), 0, 1),
@@ -331,6 +344,12 @@ def test_the_first_sentence_names_what_was_not_examined(reason):
     first = report.summary().partition(". ")[0]
     assert reason in first and "went unexamined" in first
     assert "did not change" not in first or "may have changed" in first
+
+
+def test_a_compiled_function_that_a_stance_of_the_program_runs():
+    with clampgrad.audit() as report:
+        compiled_under_a_stance()
+    assert report.skipped == {"differentiated beforehand": 1}
 
 
 def test_nothing_is_named_that_cannot_have_changed():

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clampgrad._contract.table import CANONICAL
 from clampgrad._pin.pin import pin
-from clampgrad._tools.audit.callers import Caller, led_here
+from clampgrad._tools.audit.callers import Caller, in_differentiated_graph, led_here
 from clampgrad._tools.audit.calls import TRACED, VALUELESS, Call, Operands, Operator, unreadable
 from clampgrad._tools.audit.consumers import Consumers, Side
 from clampgrad._tools.audit.lint import note_rounding
@@ -68,6 +68,8 @@ class Examination:
             reasons.append("forward mode")
         if is_here and not recorded and torch.is_grad_enabled() and in_autodiff():
             reasons.append("TorchScript differentiates it")
+        if is_here and not torch.is_grad_enabled() and in_differentiated_graph():
+            reasons.append("differentiated beforehand")
         then = self._of_kernel(packet, operator, operands) if is_here else None
         if not reasons:
             return then
