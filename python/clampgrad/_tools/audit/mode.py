@@ -16,7 +16,7 @@ from clampgrad._tools.audit.examination import Examination
 from clampgrad._tools.audit.report import Report
 from clampgrad._tools.audit.suspects import Suspects
 from clampgrad._torch.quiet import is_quiet, quietly
-from clampgrad._torch.surroundings import in_backward
+from clampgrad._torch.surroundings import function_modes, in_backward, leave_function_mode
 
 # torch's own operators that call functions; some run only compiled.
 CALL_FUNCTIONS = ("cond", "map_impl", "while_loop", "scan")
@@ -93,7 +93,7 @@ class audit(TorchFunctionMode):
     def __exit__(self, *exception: Any) -> None:
         self._is_open = False
         self._suspects.end()
-        leave(self)
+        leave_function_mode(self)
         observer.end(self)
         self._examination.end()
 
@@ -202,26 +202,14 @@ class Follower(TorchFunctionMode):
             before = sys.getprofile()
 
             def event(*event: Any) -> None:
-                if self in torch.overrides._get_current_function_mode_stack():
+                if self in function_modes():
                     sys.setprofile(before)
-                    leave(self)
+                    leave_function_mode(self)
                 if before is not None:
                     before(*event)
 
             sys.setprofile(event)
         return function(*args, **(kwargs or {}))
-
-
-def leave(mode: TorchFunctionMode) -> None:
-    """Takes a mode from this thread's, of which it need not be the last."""
-    modes = torch.overrides._get_current_function_mode_stack()
-    at = next((i for i, each in enumerate(modes) if each is mode), None)
-    if at is None:
-        return
-    for each in reversed(modes[at:]):
-        TorchFunctionMode.__exit__(each, None, None, None)
-    for each in modes[at + 1 :]:
-        TorchFunctionMode.__enter__(each)
 
 
 def _in_inference(operands: Operands) -> bool:
