@@ -21,6 +21,7 @@ PARTS = {part for name in NAMES for part in re.split(r"[.:()]+", name)}
 
 # Names with an underscore that are Python's own, not torch's.
 PYTHONS = {"_getframe", "_get_running_loop", "_asdict", "_actions", "_option_string_actions"}
+PYTHONS |= {"_threads_queues"}
 MODULE = re.compile(r"torch(\.\w+)*\._\w+(\.\w+)*")
 LOOK_UP = {"getattr", "hasattr", "setattr", "delattr", "expect_attribute"}
 

@@ -212,3 +212,23 @@ def test_the_command(folder_of_programs, command):
     assert set(json.loads(Path("a.json").read_text())["compared"]) == {HERE, other}
     code, _, err = command("audit", "--from", "1.0", script)
     assert code == 2 and "1.0 is none of them" in err
+
+
+UNSIGNED = {
+    "as usual": lambda x: torch.clamp(x, -1, 3),
+    "out=": lambda x: torch.clamp(x, -1, 3, out=torch.empty_like(x)),
+    "in inference mode": torch.inference_mode()(lambda x: x.clamp_min(-1)),
+    "out= in inference mode": torch.inference_mode()(
+        lambda x: torch.clamp_min(x, -1, out=torch.empty_like(x))
+    ),
+}
+
+
+@pytest.mark.parametrize("form", UNSIGNED)
+def test_a_call_that_no_kernel_tells_of(form):
+    with clampgrad.audit() as report:
+        UNSIGNED[form](torch.ones(2, dtype=torch.uint8))
+        UNSIGNED[form](torch.ones(2))
+    (suspect,) = report.suspects
+    assert (suspect.change, suspect.calls) == ("clamp-unsigned", 1) and suspect.met
+    assert suspect.file == __file__ and suspect.function in ("clamp", "clamp_min")

@@ -235,6 +235,29 @@ def test_fail_on(script, options, end, code, command):
     assert (command("audit", *options.split(), script(end))[0] or 0) == code
 
 
+THREADS = """
+import threading, time
+from concurrent.futures import ThreadPoolExecutor
+def late(then=None):
+    time.sleep(0.3)
+    torch.tensor([1.0], requires_grad=True).clamp(0, 1).sum().backward()
+    if then:
+        threading.Thread(target=then).start()
+threading.Thread(target=late, args=[late]).start()
+threading.Thread(target=time.sleep, args=[1000], daemon=True).start()
+pool = ThreadPoolExecutor(1)
+pool.submit(print, "from a pool").result()
+"""
+
+
+@pytest.mark.parametrize("end, code", [("", 0), ("sys.exit(3)", 3), ("1 / 0", 1)])
+def test_threads_that_outlive_the_main_module_are_waited_for(script, end, code):
+    """A pool that is left open ends with Python."""
+    command = [sys.executable, "-m", "clampgrad", "audit", "--json", "a.json"]
+    assert run(*command, script(THREADS + end)).returncode == code
+    assert sorted((s["line"], s["calls"]) for s in sites()) == [(4, 1), (11, 2)]
+
+
 def test_a_report_that_fails_keeps_the_exit_code(script, command, monkeypatch):
     """Making the report uses the device, which the program may have broken."""
     monkeypatch.setattr(clampgrad.Report, "__iter__", lambda _: 1 / 0)

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.autograd.forward_ad as fwad
 import torch.nn.functional as F
+from functorch.compile import aot_function, nop
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -247,12 +248,54 @@ def test_a_call_that_fails_is_the_last_of_its_kind():
     assert sum(f.elements for f in report if f.moved) == 4
 
 
+# ---- What backward runs again ----
+
+
+class Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return clamp(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(clamp(x), x, g)[0]
+
+
+def in_a_hook(x):
+    y = x * 1
+    y.register_hook(clamp)
+    (g,) = torch.autograd.grad(y.square().sum() / 2, x, create_graph=True)
+    return g
+
+
+AGAIN = {
+    "a checkpoint": lambda x: checkpoint(clamp, x, use_reentrant=False),
+    "a checkpoint of the old kind": lambda x: checkpoint(clamp, x, use_reentrant=True),
+    "a function of one's own": Recomputed.apply,
+    "a hook": in_a_hook,
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_gradient_of_what_runs_again_at_a_site_of_forward(name):
+    """Before, the site has gradients at no bound."""
+    with clampgrad.audit() as report:
+        clamp(leaf(0.5)).sum().backward()
+        AGAIN[name](leaf(1.0)).sum().backward()
+    (found,) = report
+    assert found.by_release[0] and "the gradient of 1 call changed" in report.summary()
+
+
 # ---- What is not examined is said ----------------------------------------------------------------
 
 
-def forward_mode():
+def forward_mode(lo=0):
     with fwad.dual_level():
-        clamp(fwad.make_dual(torch.tensor(X), torch.ones(4)))
+        torch.clamp(fwad.make_dual(torch.tensor(X), torch.ones(4)), lo, torch.tensor(1.0))
 
 
 def batched():
@@ -270,7 +313,19 @@ def differentiated_by_torchscript():
         f(leaf()).sum().backward()
 
 
+def differentiated_beforehand():
+    """By AOTAutograd, before the audit or in it."""
+    aot_function(clamp, fw_compiler=nop, bw_compiler=nop)(leaf()).sum().backward()
+
+
+def compiled_under_a_stance():
+    torch.compiler.reset()
+    with torch.compiler.set_stance("default"):
+        torch.compile(clamp, backend="aot_eager")(leaf()).sum().backward()
+
+
 UNSEEN = {
+    "differentiated beforehand": differentiated_beforehand,
     "forward mode": forward_mode,
     "batched gradients": batched,
     "sparse_coo tensors": lambda: torch.ops.aten.clamp(torch.eye(3).to_sparse(), 0, 1),
@@ -287,8 +342,14 @@ def test_the_first_sentence_names_what_was_not_examined(reason):
             pytest.skip("torch has no such kernel")
     assert set(report.skipped) == {reason}
     first = report.summary().partition(". ")[0]
-    assert reason in first and "could not be examined" in first
+    assert reason in first and "went unexamined" in first
     assert "did not change" not in first or "may have changed" in first
+
+
+def test_a_compiled_function_that_a_stance_of_the_program_runs():
+    with clampgrad.audit() as report:
+        compiled_under_a_stance()
+    assert report.skipped == {"differentiated beforehand": 1}
 
 
 def test_nothing_is_named_that_cannot_have_changed():
@@ -298,3 +359,49 @@ def test_nothing_is_named_that_cannot_have_changed():
         clamp(torch.empty(3, device="meta", requires_grad=True))
     assert report.skipped == {"sparse_coo tensors": 1, "meta tensors": 1}
     assert report.summary() == "No call of the clamp family was seen."
+
+
+def test_the_first_sentence_names_what_every_leaves_out():
+    with clampgrad.audit(every=3) as report:
+        for value in (0.5, 1.0, 1.0):
+            clamp(leaf(value)).sum().backward()
+            leaf(value).detach().clamp(0, 1)  # without a gradient
+            F.relu(leaf(value))  # which no release changed
+    first = report.summary().partition(". ")[0]
+    assert first.endswith("; 2 calls went unexamined (left out by every=3 2), and may have changed")
+    with clampgrad.audit(every=3) as report:
+        clamp(leaf(0.5)).sum().backward()
+    assert "unexamined" not in report.summary()
+
+
+FAIL = {
+    "no bound": lambda: leaf().clamp(),
+    "shapes": lambda: torch.clamp(leaf(), torch.zeros(3), torch.ones(3)),
+    "a sparse Tensor": lambda: torch.clamp(torch.eye(3).to_sparse_csr(), 0, 1),
+    "forward mode": lambda: forward_mode(torch.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("name", FAIL)
+def test_a_call_that_raises_is_none(name):
+    with clampgrad.audit() as report:
+        with pytest.raises(RuntimeError):
+            FAIL[name]()
+        clamp(leaf(0.5)).sum().backward()
+    assert not report.skipped
+    assert "did not change at" in report.summary() and "may have" not in report.summary()
+
+
+def test_a_site_that_fails_takes_no_other_with_it(monkeypatch):
+    made = clampgrad._tools.audit.report.found_at
+    with clampgrad.audit() as report:
+        clamp(leaf(1.0)).sum().backward()
+        leaf(1.0).clamp_min(0)
+    monkeypatch.setattr(
+        "clampgrad._tools.audit.report.found_at",
+        lambda site, compared: 1 / 0 if site.key.function == "clamp_min" else made(site, compared),
+    )
+    for text in (report.summary(), str(report)):
+        text = " ".join(text.split())
+        assert "of 1 call changed: clamp" in text and "(ZeroDivisionError in the audit 1)" in text
+    assert report.skipped.total() == 1

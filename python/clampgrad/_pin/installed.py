@@ -12,6 +12,7 @@ from clampgrad import _implementation
 from clampgrad._contract.table import ALIASES, EXACT, TABLE
 from clampgrad._pin.body import Remembered
 from clampgrad._torch.compiler import leave_uncompiled
+from clampgrad._torch.quiet import quietly
 from clampgrad._torch.surroundings import differentiating, registered_derivatives
 from clampgrad._torch.torchs_functions import TORCHS
 
@@ -41,7 +42,7 @@ def measured(derivatives: tuple[str, ...]) -> str:
     # The answer is kept, so nothing around the first call may change it: a
     # pin, no_grad, a mode, a hook.
     unpinned = Remembered(slopes, None)
-    with differentiating():
+    with differentiating(), quietly():
         found = unpinned(TORCHS)
         for convention in EXACT:
             if found == unpinned(_implementation, gradient=convention):

@@ -75,6 +75,7 @@ PRIVATE = {
             "torch:_foreach_clamp_max": "the same",
             "torch.nn:Module._call_impl": "which module makes a call",
             "torch._C:_current_graph_task_id": "calls that backward makes",
+            "torch.overrides:_get_current_function_mode_stack": "audits that do not end as a stack",
             "torch._C:_len_torch_dispatch_stack": "whether a mode is on",
             "torch._C._functorch:is_legacy_batchedtensor": "gradients that cannot be counted",
             "torch._C._functorch:is_functorch_wrapped_tensor": "the tensors of torch.func",

@@ -12,6 +12,7 @@ import torch.autograd.forward_ad as fwad
 import torch.utils._python_dispatch as dispatch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
 
 
 def in_levels() -> bool:
@@ -169,6 +170,18 @@ def differentiating() -> Iterator[None]:
         yield
 
 
+def leave_function_mode(mode: TorchFunctionMode) -> None:
+    """Takes a mode from those of this thread, of which it need not be the last."""
+    modes = function_modes()
+    at = next((i for i, each in enumerate(modes) if each is mode), None)
+    if at is None:
+        return
+    for each in reversed(modes[at:]):
+        TorchFunctionMode.__exit__(each, None, None, None)
+    for each in modes[at + 1 :]:
+        TorchFunctionMode.__enter__(each)
+
+
 # ---- What only private names say -----------------------------------------------------------------
 
 
@@ -177,6 +190,12 @@ def registered_derivatives(operators: Iterable[str]) -> tuple[str, ...]:
     it: torch's own kernel, or the one that an extension has registered over it."""
     states = map(torch._C._dispatch_dump, operators)
     return tuple(text.partition("\nAutograd[alias]: ")[2].partition("\n")[0] for text in states)
+
+
+def function_modes() -> list[TorchFunctionMode]:
+    """Those of this thread, the last one last."""
+    modes: list[TorchFunctionMode] = torch.overrides._get_current_function_mode_stack()
+    return modes
 
 
 def share_memory(a: Tensor, b: Tensor) -> bool:

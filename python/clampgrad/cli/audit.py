@@ -4,6 +4,8 @@ import argparse
 import logging
 import os
 import sys
+import threading
+from concurrent.futures import thread as pools
 from contextlib import suppress
 from pathlib import Path
 
@@ -74,7 +76,11 @@ def main(arguments: list[str]) -> int | str | None:
     code: int | str | None = 0
     try:
         with looking:
-            theirs.run()
+            others = set(threading.enumerate())
+            try:
+                theirs.run()
+            finally:
+                _wait(others)
     except SystemExit as end:
         code = end.code
     finally:  # of a program that is interrupted, too
@@ -84,6 +90,23 @@ def main(arguments: list[str]) -> int | str | None:
     found = {warning.name for finding in looking.report for warning in finding.warnings}
     fails = found if "any" in options.fail_on else found.intersection(options.fail_on)
     return FAILED if fails else code
+
+
+def _wait(others: set[threading.Thread]) -> None:
+    """Waits for the threads of a program, as Python does when its main module has ended. Python
+    ends those of a pool that was left open, which would wait for work for ever: they are left to
+    it, as are `others`."""
+    others = others | {threading.current_thread(), threading.main_thread()}
+    of_pools = getattr(pools, "_threads_queues", {})
+
+    def left() -> list[threading.Thread]:
+        return [
+            t for t in set(threading.enumerate()) - others if not t.daemon and t not in of_pools
+        ]
+
+    while threads := left():  # which may start others
+        for thread in threads:
+            thread.join()
 
 
 # ---- Processes of one program --------------------------------------------------------------------

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from clampgrad._tools.audit.calls import Call, Operands
-from clampgrad._tools.audit.observer import quietly
 from clampgrad._tools.audit.positions import OF_BOUNDS, examples
+from clampgrad._torch.quiet import quietly
 from clampgrad._torch.surroundings import differentiating
 
 

@@ -38,6 +38,7 @@ class Outermost(NamedTuple):
 
 # Where the functions that people call are, by their names.
 FOLDER = f"{Path(torch.__file__).parent}{os.sep}"
+AOT_AUTOGRAD = f"{FOLDER}_functorch{os.sep}_aot_autograd{os.sep}"
 PUBLIC = tuple(
     f"{FOLDER}{path.replace('/', os.sep)}"
     for path in (
@@ -77,6 +78,15 @@ def led_here() -> tuple[Caller, Outermost]:
 def is_inside(code: CodeType) -> bool:
     """Whether a function with that code calls what runs."""
     return any(frame.f_code is code for frame, _ in walk_stack(sys._getframe()))
+
+
+def in_differentiated_graph() -> bool:
+    """Whether AOTAutograd runs a graph that it has differentiated before: by a node of its own, in
+    whose forward nothing is recorded."""
+    return any(
+        frame.f_code.co_name == "forward" and frame.f_code.co_filename.startswith(AOT_AUTOGRAD)
+        for frame, _ in walk_stack(sys._getframe())
+    )
 
 
 def name_of(function: Any) -> str:

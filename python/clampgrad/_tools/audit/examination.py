@@ -4,13 +4,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
 
 from clampgrad._contract.table import CANONICAL
 from clampgrad._pin.pin import pin
-from clampgrad._tools.audit.callers import Caller, led_here
+from clampgrad._tools.audit.callers import Caller, in_differentiated_graph, led_here
 from clampgrad._tools.audit.calls import TRACED, VALUELESS, Call, Operands, Operator, unreadable
 from clampgrad._tools.audit.consumers import Consumers, Side
 from clampgrad._tools.audit.lint import note_rounding
@@ -47,19 +48,41 @@ class Examination:
         self._report, self._consumers, self._every = report, consumers, every
         self._known = known  # the functions that are themselves of the clamp family
         self._memory = MEMORY
+        self._ears: WeakSet[Ear] = WeakSet()
+
+    def end(self) -> None:
+        """Leaves nothing of the audit in graphs that outlive it."""
+        for ear in list(self._ears):
+            ear.listen = _do_nothing
 
     def of_kernel(self, packet: str, operator: Operator, operands: Operands) -> Then | None:
         """Counts a call of aten's; returns what to do with its result."""
         tensors = [v for v in operands if isinstance(v, Tensor)]
-        if not any(t.is_floating_point() for t in tensors):
+        if not _is_examined(operands):
             return None
-        if in_forward_mode() and carried(tensors):
-            self._report._skip("forward mode")
         recorded = is_recorded_here(tensors)
-        if not recorded and (in_transform() or in_backward()):
-            return None  # another level of torch.func will record it, or tells of it; or nobody
-        if not recorded and torch.is_grad_enabled() and in_autodiff():
-            self._report._skip("TorchScript differentiates it")
+        # Otherwise another level of torch.func will record it, or tells of it; or nobody.
+        is_here = recorded or not (in_transform() or in_backward())
+        reasons = []
+        if in_forward_mode() and carried(tensors):
+            reasons.append("forward mode")
+        if is_here and not recorded and torch.is_grad_enabled() and in_autodiff():
+            reasons.append("TorchScript differentiates it")
+        if is_here and not torch.is_grad_enabled() and in_differentiated_graph():
+            reasons.append("differentiated beforehand")
+        then = self._of_kernel(packet, operator, operands) if is_here else None
+        if not reasons:
+            return then
+
+        def skip_too(result: Any) -> None:
+            for reason in reasons:
+                self._report._skip(reason)
+            if then:
+                then(result)
+
+        return skip_too
+
+    def _of_kernel(self, packet: str, operator: Operator, operands: Operands) -> Then | None:
         caller, outermost = led_here()
         direct = self._known.get(outermost.function)
         name = outermost.name or packet
@@ -72,7 +95,7 @@ class Examination:
         self, function: Any, operator: Operator, operands: Operands, kwargs: dict[str, Any]
     ) -> Then | None:
         """The same of a call that no kernel tells of."""
-        if not any(isinstance(v, Tensor) and v.is_floating_point() for v in operands):
+        if not _is_examined(operands):
             return None
         name = getattr(function, "__name__", str(function))
         if operator.is_ours:
@@ -85,21 +108,20 @@ class Examination:
     def _of(self, caller: Caller, call: Call, operands: Operands) -> Then | None:
         reason = unreadable(operands)
         if reason:
-            if reason not in TRACED:
-                may_have_changed = call.operator.follows_torch and reason != VALUELESS
-                self._report._skip(reason, may_have_changed)
-            return None
+            if reason in TRACED:
+                return None
+            may_have_changed = call.operator.follows_torch and reason != VALUELESS
+            # After the call, which may raise an error: then it is none.
+            return lambda _: self._report._skip(reason, may_have_changed)
         x = operands[0]
         if not x.numel():
             return None  # nothing to count
         with unseen():
             site, variant = self._site(caller, call)
-            # A checkpoint runs its forward again. If the first one was recorded, the gradient
-            # arrives there; if not, it arrives at the second.
+            # A checkpoint runs its forward again, whose elements were counted. If the first one was
+            # recorded, the gradient arrives there; if not, it arrives at the second.
             is_again = in_backward() and not site.is_of_backward
-            if is_again and variant.calls:
-                return None
-            if not variant.is_due(self._every):
+            if not variant.is_due(self._every, is_again):
                 return None
             where = positions(*compared(operands, call.dtype))
             if not is_again:
@@ -159,13 +181,19 @@ class Examination:
         def arrived(gradients: tuple[Any, ...]) -> None:
             self._report._safely(self._hear, variant, where, part, gradients[output])
 
-        node.register_prehook(arrived)
+        node.register_prehook(self._ear(arrived))
         if before is not None and not in_transform():
-            before.register_hook(
-                lambda made, given: self._report._safely(
-                    self._hear_behind, variant, before.name(), made, given[of_before]
-                )
-            )
+            name = before.name()  # a hook that held its own node would keep the graph
+
+            def made_of(made: tuple[Any, ...], given: tuple[Any, ...]) -> None:
+                self._report._safely(self._hear_behind, variant, name, made, given[of_before])
+
+            before.register_hook(self._ear(made_of))
+
+    def _ear(self, listen: Callable[..., None]) -> "Ear":
+        ear = Ear(listen)
+        self._ears.add(ear)
+        return ear
 
     def _hear_behind(
         self, variant: Variant, node: str, made: tuple[Tensor | None, ...], given: Tensor | None
@@ -190,6 +218,27 @@ class Examination:
             where, g = together(where, part(g.detach()))
             with escaped():
                 variant.hear(where, g)
+
+
+class Ear:
+    """A hook of a node, which listens until the audit ends."""
+
+    def __init__(self, listen: Callable[..., None]) -> None:
+        self.listen = listen
+
+    def __call__(self, *gradients: Any) -> None:
+        self.listen(*gradients)
+
+
+def _do_nothing(*gradients: Any) -> None:
+    pass
+
+
+def _is_examined(operands: Operands) -> bool:
+    """Whether a call has a gradient, and a bound. Without a bound, torch raises an error."""
+    return any(b is not None for b in operands[1:]) and any(
+        isinstance(v, Tensor) and v.is_floating_point() for v in operands
+    )
 
 
 def _arrives(result: Tensor, is_written: bool) -> tuple[Any, int, Callable[[Tensor], Tensor]]:

@@ -44,6 +44,8 @@ class Finding:
         through: the operator of the clamp family that the function calls, or ``""`` if it is itself
             one.
         compared: the releases of PyTorch that are compared.
+        missed: how many calls that recorded a gradient were not examined, because `every` of the
+            audit is more than 1. A call that backward runs again counts as another.
     """
 
     function: str
@@ -67,6 +69,7 @@ class Finding:
     remedy: str = ""
     through: str = ""
     compared: tuple[str, ...] = COMPARED
+    missed: int = 0
 
     @property
     def farthest(self) -> tuple[float, str]:
@@ -136,4 +139,5 @@ def found_at(site: Site, compared: tuple[str, ...]) -> Finding:
         remedy=remedy(warnings, site.key.function, site.key.through, site.key.caller.file),
         through=site.key.through,
         compared=compared,
+        missed=sum(v.missed for v in site.differentiated()),
     )

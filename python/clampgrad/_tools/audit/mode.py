@@ -1,6 +1,8 @@
 """The audit itself: kernels tell it of the clamp family, and a mode of the rest."""
 
+import sys
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -13,7 +15,8 @@ from clampgrad._tools.audit.consumers import Consumers
 from clampgrad._tools.audit.examination import Examination
 from clampgrad._tools.audit.report import Report
 from clampgrad._tools.audit.suspects import Suspects
-from clampgrad._torch.surroundings import in_backward
+from clampgrad._torch.quiet import is_quiet, quietly
+from clampgrad._torch.surroundings import function_modes, in_backward, leave_function_mode
 
 # torch's own operators that call functions; some run only compiled.
 CALL_FUNCTIONS = ("cond", "map_impl", "while_loop", "scan")
@@ -43,6 +46,7 @@ class audit(TorchFunctionMode):
     that arrived; and warnings, which the page "Audit a program" of the documentation describes.
     Calls that it could not examine are counted, and its first sentence names them.
 
+    A gradient that arrives after the block is not part of the report.
     The effect of a gradient further back in the model is not followed. Functions compiled by
     ``torch.compile`` run uncompiled during an audit. The second forward of a checkpoint is not
     counted again. Threads that run at the same time are in the report, too.
@@ -55,8 +59,8 @@ class audit(TorchFunctionMode):
 
     Raises:
         ValueError: `every` is less than 1; or `between` is not two different releases of those.
-        RuntimeError: torch is older than 2.6; or a backend has kernels of its own that a pin
-            cannot replace.
+        RuntimeError: torch is older than 2.6; a backend has kernels of its own that a pin cannot
+            replace; or the audit is entered while it is open.
     """
 
     def __init__(self, every: int = 1, between: tuple[str, str] | None = None) -> None:
@@ -74,9 +78,10 @@ class audit(TorchFunctionMode):
         self._is_open = False
 
     def __enter__(self) -> Report:
+        if self._is_open:
+            raise RuntimeError("audit: this one is open already; call clampgrad.audit() again")
         observer.begin(self)
         try:
-            self._stance = torch.compiler.set_stance("force_eager")
             super().__enter__()
         except BaseException:
             observer.end(self)
@@ -88,9 +93,9 @@ class audit(TorchFunctionMode):
     def __exit__(self, *exception: Any) -> None:
         self._is_open = False
         self._suspects.end()
-        super().__exit__(*exception)
-        self._stance.__exit__(*exception)
+        leave_function_mode(self)
         observer.end(self)
+        self._examination.end()
 
     # ---- From the kernels ------------------------------------------------------------------------
 
@@ -102,7 +107,7 @@ class audit(TorchFunctionMode):
             return None
         self.report._safely(self._suspects.told, packet, args)
         calls = each_call(packet, args)
-        thens = [self.report._safely(self._told_of, packet, operator, each) for each in calls]
+        thens = [self.report._before(self._told_of, packet, operator, each) for each in calls]
         if not any(thens):
             return None
 
@@ -122,13 +127,13 @@ class audit(TorchFunctionMode):
     # ---- From Python -----------------------------------------------------------------------------
 
     def follow_thread(self) -> None:
-        super().__enter__()  # of the mode, until the thread ends
+        Follower(self).__enter__()
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not self._is_open:
+        if not self._is_open or is_quiet():
             return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
         if name in CALL_FUNCTIONS and getattr(function, "namespace", "") == "higher_order":
@@ -136,14 +141,14 @@ class audit(TorchFunctionMode):
             # Dynamo takes none of the empty keywords that torch itself adds
             # (mutated_arg_indices, from 2.15 on).
             kwargs = {key: value for key, value in kwargs.items() if value}
-            with torch.compiler.set_stance("default"), observer.quietly():
+            with torch.compiler.set_stance("default"), quietly():
                 return torch.compile(function, backend="eager", fullgraph=True)(*args, **kwargs)
         operator = self._operators.get(function)
         look = self._look if operator else self._consumers.follow
         # Before the call, which may be in place. In backward, a checkpoint runs its forward again.
-        then = None if in_backward() else self.report._safely(look, function, args, kwargs)
+        then = None if in_backward() else self.report._before(look, function, args, kwargs)
         if operator and operator.is_ours:  # which may call aten's
-            with observer.quietly():
+            with quietly():
                 result = function(*args, **kwargs)
         else:
             result = function(*args, **kwargs)
@@ -162,12 +167,49 @@ class audit(TorchFunctionMode):
             return None  # wrong arguments: the function itself will say so
         if operands is None or not isinstance(operands[0], Tensor):
             return None  # another function of that name
-        if operator.follows_torch and not _in_inference(operands):
+        is_hidden = _in_inference(operands)
+        if operator.follows_torch and (is_hidden or kwargs.get("out") is not None):
+            self._suspects.told(operator.name, operands)
+        if operator.follows_torch and not is_hidden:
             return None  # a kernel tells of it
         if torch.jit.is_tracing():  # what is done here would be part of the trace
             self.report._skip("torch.jit.trace", follows_torch=False)
             return None
         return self._examination.of_python(function, operator, operands, kwargs)
+
+
+class Follower(TorchFunctionMode):
+    """The mode of another thread, which leaves it at the first call after the audit. It does not
+    keep the audit: a thread of a pool may live as long as the program."""
+
+    def __init__(self, followed: audit) -> None:
+        super().__init__()
+        self._followed = ref(followed)
+        self._is_leaving = False
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if torch.compiler.is_compiling():
+            return function(*args, **(kwargs or {}))
+        followed = self._followed()
+        if followed is not None and followed._is_open:
+            return followed.__torch_function__(function, types, args, kwargs)
+        if not self._is_leaving:
+            # While a mode is told of a call it is not among the modes. It is again at
+            # the next event.
+            self._is_leaving = True
+            before = sys.getprofile()
+
+            def event(*event: Any) -> None:
+                if self in function_modes():
+                    sys.setprofile(before)
+                    leave_function_mode(self)
+                if before is not None:
+                    before(*event)
+
+            sys.setprofile(event)
+        return function(*args, **(kwargs or {}))
 
 
 def _in_inference(operands: Operands) -> bool:

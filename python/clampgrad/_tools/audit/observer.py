@@ -3,12 +3,14 @@ calls them, in whatever thread, and under torch.func; and of what starts a threa
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol
+
+import torch
 
 from clampgrad import _implementation
 from clampgrad._pin.first_pin import register_kernels
+from clampgrad._torch.quiet import is_quiet, quietly
 
 Then = Callable[[Any], None]
 
@@ -22,24 +24,16 @@ class Observes(Protocol):
 
 
 _open: list[Observes] = []
-_here = threading.local()
 _profiles: Any = None  # what threads had for a profile function before
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """A block for calls of our own, which no audit is told of."""
-    before = getattr(_here, "quiet", False)
-    _here.quiet = True
-    try:
-        yield
-    finally:
-        _here.quiet = before
+_stance: Any = None  # by which compiled functions run uncompiled
 
 
 def begin(audit: Observes) -> None:
-    global _profiles
+    global _profiles, _stance
     register_kernels()
+    # With the first audit and until the last ends: they need not end in the order of a stack.
+    if not _open:
+        _stance = torch.compiler.set_stance("force_eager")
     _open.append(audit)
     if len(_open) == 1:
         _implementation.pin_observe(_told)
@@ -50,13 +44,14 @@ def begin(audit: Observes) -> None:
 def end(audit: Observes) -> None:
     _open.remove(audit)
     if not _open:
+        _stance.__exit__(None, None, None)
         _implementation.pin_observe(None)
         if threading.getprofile() is _thread_starts:
             threading.setprofile(_profiles)
 
 
 def _told(name: str, args: tuple[Any, ...]) -> Then | None:
-    if getattr(_here, "quiet", False):
+    if is_quiet():
         return None
     with quietly():
         thens = [then for audit in tuple(_open) if (then := audit.told(name, args))]

@@ -52,6 +52,7 @@ class Report:
         self.skipped: Counter[str] = Counter()
         self.compared = compared
         self._suspects = suspects
+        self._failed: set[Key] = set()  # sites of which no finding could be made
         self._unknown: Counter[str] = Counter()  # of those skipped, whose gradient may have changed
 
     def _skip(self, reason: str, follows_torch: bool = True) -> None:
@@ -65,13 +66,34 @@ class Report:
         try:
             return look(*args)
         except Exception as error:
-            self._skip(f"{type(error).__name__} in the audit")
-            logger.debug("audit: a call was not looked at", exc_info=error)
+            self._skip(self._failure(error))
+            return None
+
+    def _before(self, look: Callable[..., Any], *args: Any) -> Any:
+        """The same before a call: returns what to do with its result. A call that raises an error
+        of its own is none, so the audit's failure counts only once there is a result."""
+        try:
+            return look(*args)
+        except Exception as error:
+            reason = self._failure(error)
+            return lambda _: self._skip(reason)
+
+    def _failure(self, error: Exception) -> str:
+        logger.debug("audit: a call was not looked at", exc_info=error)
+        return f"{type(error).__name__} in the audit"
+
+    def _found_at(self, site: Site) -> Finding | None:
+        try:
+            return found_at(site, self.compared)
+        except Exception as error:
+            if site.key not in self._failed:
+                self._failed.add(site.key)
+                self._skip(self._failure(error), site.follows_torch)
             return None
 
     def __iter__(self) -> Iterator[Finding]:
         with unseen():
-            findings = [found_at(site, self.compared) for site in list(self._sites.values())]
+            findings = [f for site in list(self._sites.values()) if (f := self._found_at(site))]
         return iter(sorted(findings, key=Finding._importance, reverse=True))
 
     def __len__(self) -> int:
@@ -110,7 +132,11 @@ class Report:
         return sorted(self._suspects.values(), key=lambda s: (not s.met, s.file, s.line))
 
     def _seen(self) -> Seen:
-        return Seen(list(self), self.suspects, Counter(self._unknown), self.compared, self.place)
+        findings = list(self)
+        unknown = Counter(self._unknown)
+        if missed := sum(f.missed for f in findings if f.follows_torch):
+            unknown[f"left out by every={self._every}"] = missed
+        return Seen(findings, self.suspects, unknown, self.compared, self.place)
 
     def as_data(self) -> dict[str, Any]:
         """Returns everything, in types that JSON has."""

@@ -61,7 +61,9 @@ class Variant:
 
     def __init__(self, call: Call) -> None:
         self.call = call
-        self.passed = 0  # calls, looked at or not
+        # Calls, looked at or not: those that are counted, and those that backward runs again.
+        self.passed = [0, 0]
+        self.missed = 0  # those not looked at
         self.calls = 0
         self.counts = torch.zeros(256, dtype=torch.int64, device="cpu")
         self.sums = torch.zeros(3, 256, 3, dtype=torch.float64, device="cpu")
@@ -82,10 +84,13 @@ class Variant:
         with as_pinned(call.pin):
             return answer(call, partial(call.operator.again, **dict(call.keywords)))
 
-    def is_due(self, every: int) -> bool:
+    def is_due(self, every: int, is_again: bool) -> bool:
         """Whether to examine this call; the first is always examined."""
-        self.passed += 1
-        return self.passed % every == 1 % every
+        with _adding:
+            self.passed[is_again] += 1
+            is_due = self.passed[is_again] % every == 1 % every
+            self.missed += not is_due
+        return is_due
 
     def see(self, positions: Tensor, memory: int) -> int:
         """Counts one call; returns how much memory its map of elements takes from now on."""

@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from clampgrad._contract.changes import CHANGES, Change
 from clampgrad._tools.audit.callers import Caller, is_inside, led_here
-from clampgrad._tools.audit.observer import quietly
+from clampgrad._torch.quiet import quietly
 from clampgrad._torch.surroundings import in_forward_mode, unseen
 
 SIXTEEN_BITS = (torch.bfloat16, torch.float16)

@@ -102,7 +102,7 @@ def _answer(seen: Seen, heard: list[Finding], decided: list[Finding]) -> str:
     if seen.unknown:
         reasons = ", ".join(f"{reason} {count}" for reason, count in seen.unknown.items())
         total = counted(seen.unknown.total(), "call")
-        gap = f"{total} could not be examined ({reasons})"
+        gap = f"{total} went unexamined ({reasons})"
     if not CHANGES[OF_CLAMPS].is_between(seen.compared):
         at_nan = CHANGES["extrema-nan"].is_between(seen.compared)
         but = ", but for fmax and fmin at NaN" if at_nan else ""

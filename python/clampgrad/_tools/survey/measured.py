@@ -6,7 +6,7 @@ hull is its subdifferential there, whether it is convex is tried, and PyTorch's 
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from itertools import combinations
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from clampgrad._pin.pin import pin
 from clampgrad._tools.survey.rows import Row, Survey, Vector, text
+from clampgrad._torch.quiet import quietly
 
 X = ("x",)
 C = ("x", "c")
@@ -80,7 +81,10 @@ def survey(device: str = "cpu") -> Survey:
         RuntimeError: torch has no such device.
     """
     torchs_own = pin(None) if pin.current() else nullcontext()
-    with torchs_own, torch.inference_mode(False), torch.enable_grad(), torch.device(device):
+    everywhere = torch.inference_mode(False), torch.enable_grad(), torch.device(device), quietly()
+    with ExitStack() as stack:
+        for block in (torchs_own, *everywhere):
+            stack.enter_context(block)
         cases = [(f, names, point) for f, names, points in CASES for point in points]
         return Survey(_row(*case) for case in cases)
 
