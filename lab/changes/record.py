@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 import records
-from clampgrad._contract.changes import CHANGES, minor
-from lab.changes.reproducers import REPRODUCERS
+from clampgrad._contract.changes import CHANGES, minor, number
+from lab.changes.reproducers import FIRST, REPRODUCERS
 
 Result = Any  # numbers, or the type of an error
 
@@ -37,12 +37,17 @@ def side_of(identifier: str, release: str) -> str:
     return "since" if CHANGES[identifier].has(release) else "before"
 
 
+def has_what_is_called(identifier: str, release: str) -> bool:
+    return number(release) >= number(FIRST[identifier])
+
+
 def record_results() -> None:
-    record = read_record()
+    record, release = read_record(), minor(torch.__version__)
     by_id = {row["id"]: row for row in record.pop("rows")}
     for identifier, reproduce in REPRODUCERS.items():
         row = by_id.setdefault(identifier, {"id": identifier})
-        row[side_of(identifier, minor(torch.__version__))] = measure_result(reproduce)
+        if has_what_is_called(identifier, release):
+            row[side_of(identifier, release)] = measure_result(reproduce)
     rows = [by_id[identifier] for identifier in CHANGES]
     records.write("changes", rows, digits=None, **record)
 

@@ -14,15 +14,16 @@ from torch.autograd import grad
 
 tensor = torch.tensor
 INF, NAN = math.inf, math.nan
-REPRODUCERS, EXAMPLES = {}, {}
+REPRODUCERS, EXAMPLES, FIRST = {}, {}, {}
 
 
-def reproducer(example):
-    """Registers a program under the name of its row; `example` says on the page what it returns."""
+def reproducer(example, first="2.11"):
+    """Registers a program under the name of its row; `example` says on the page what it returns.
+    Releases before `first` do not have what it calls."""
 
     def register(function):
         name = function.__name__.replace("_", "-")
-        REPRODUCERS[name], EXAMPLES[name] = function, example
+        REPRODUCERS[name], EXAMPLES[name], FIRST[name] = function, example, first
         return function
 
     return register
@@ -128,6 +129,12 @@ def det_1x1():
     return grad(torch.linalg.det(x), x)[0]
 
 
+@reproducer("shape of the gradient: `linalg.det` of a 0 x 0 matrix")
+def det_0x0():
+    x = torch.zeros(0, 0, requires_grad=True)
+    return tensor(grad(torch.linalg.det(x), x)[0].shape)
+
+
 @reproducer("result: `lp_pool1d([1, 3, 2, 2], inf, 2)`")
 def lp_pool_value():
     return F.lp_pool1d(tensor([[[1.0, 3, 2, 2]]]), INF, 2)
@@ -149,6 +156,24 @@ def quantile_ties():
 def ldexp_negative():
     x = leaf(1, 1, 1)
     return grad(torch.ldexp(x, tensor([-1, -3, 2])).sum(), x)[0]
+
+
+@reproducer("result: whether the tangent of `ldexp` of bfloat16 is bfloat16")
+def ldexp_tangent():
+    x = torch.ones(1, dtype=torch.bfloat16)
+    with forward_ad.dual_level():
+        y = torch.ldexp(forward_ad.make_dual(x, x.clone()), tensor([1]))
+        return tensor([forward_ad.unpack_dual(y).tangent.dtype == x.dtype])
+
+
+@reproducer("result: whether `linear_cross_entropy(..., options=...)` has a tangent", first="2.13")
+def linear_cross_entropy_tangent():
+    x, target = torch.eye(2), torch.full((2, 2), 0.5)
+    with forward_ad.dual_level():
+        y = F.linear_cross_entropy(
+            forward_ad.make_dual(x, x.clone()), x, target, options=nn.LinearCrossEntropyOptions()
+        )
+        return tensor([forward_ad.unpack_dual(y).tangent is not None])
 
 
 def make_query():
@@ -189,6 +214,13 @@ def polynomials_nan():
 def bessel_gradient():
     x = leaf(1)
     return grad((special.bessel_j0(x) * x).sum(), x)[0]
+
+
+@reproducer("`i0` at NaN, differentiated twice")
+def i0_twice():
+    x = leaf(NAN)
+    (g,) = grad(torch.i0(x).sum(), x, create_graph=True)
+    return grad(g.sum(), x)[0]
 
 
 @reproducer("`special.i1` at NaN")
@@ -253,6 +285,22 @@ def grid_sample_twice():
     y = F.grid_sample(image, grid, align_corners=True)
     (g,) = grad(y.sum(), grid, create_graph=True)
     return grad(g.sum(), image)[0].flatten()
+
+
+@reproducer("`grid_sample` of four ones at NaN, differentiated twice", first="2.12")
+def grid_sample_nan():
+    image = torch.ones(1, 1, 2, 2, requires_grad=True)
+    grid = torch.full((1, 1, 1, 2), NAN, requires_grad=True)
+    y = F.grid_sample(image, grid, align_corners=True)
+    (g,) = grad(y.sum(), grid, create_graph=True)
+    return grad(g.sum(), image)[0].flatten()
+
+
+@reproducer("`group_norm` of 0 and 1, differentiated by the input and by the bias")
+def group_norm_twice():
+    x, bias = leaf([[0, 1]]), leaf(0)
+    (g,) = grad(F.group_norm(x, 1, None, bias).sum(), x, create_graph=True)
+    return grad(g.sum(), bias)[0]
 
 
 @reproducer("result: `torch.cholesky(torch.eye(2))`")

@@ -32,8 +32,8 @@ class Change(NamedTuple):
 
     def has(self, release: str) -> bool:
         """Whether a release has the change."""
-        at = _number(release)
-        return _number(self.since) <= at and not (self.until and at >= _number(self.until))
+        at = number(release)
+        return number(self.since) <= at and not (self.until and at >= number(self.until))
 
     def is_between(self, releases: Iterable[str]) -> bool:
         """Whether some of the releases have the change and others do not."""
@@ -51,5 +51,5 @@ def minor(version: str) -> str:
     return ".".join(version.partition("+")[0].split(".")[:2])
 
 
-def _number(release: str) -> tuple[int, ...]:
+def number(release: str) -> tuple[int, ...]:
     return tuple(map(int, release.split(".")))
