@@ -306,3 +306,8 @@ def group_norm_twice():
 @reproducer("result: `torch.cholesky(torch.eye(2))`")
 def cholesky_qr():
     return torch.cholesky(torch.eye(2))
+
+
+@reproducer("shape of the result: `group_norm` of a 2 x 0 x 3 input")
+def group_norm_empty():
+    return tensor(F.group_norm(torch.zeros(2, 0, 3), 1).shape)
