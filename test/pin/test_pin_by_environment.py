@@ -133,7 +133,7 @@ def test_beside_a_broken_package(python, installed, tmp_path, wrong, asked):
         (["run", "--gradient", "nope", "train.py"], "unknown gradient 'nope'; expected one of"),
         (["run", "--gradient", "half", "--maximize", "train.py"], "maximize=True does not apply"),
         (["run", "train.py"], "required: --gradient"),
-        (["run", "train.py", "--gradient", "half"], "required: --gradient"),
+        (["run", "train.py", "--gradient", "half"], "--gradient comes before the program"),
     ],
 )
 def test_wrong_arguments_of_run(arguments, message, folder_of_programs, command):

@@ -10,7 +10,10 @@ import clampgrad
 from clampgrad import activations
 from clampgrad.nn import conversion, modules
 
-pytestmark = pytest.mark.compiled("the portable implementation has no short way")
+pytestmark = [
+    pytest.mark.compiled("the portable implementation has no short way"),
+    pytest.mark.of_kernels("nor have compositions"),
+]
 
 MODULES = {
     "converted ReLU6": lambda: clampgrad.nn.convert(nn.ReLU6()),

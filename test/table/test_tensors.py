@@ -128,6 +128,7 @@ def test_out_of_two_tensors(name):
     assert_same(out, getattr(torch, name)(a, b))
 
 
+@pytest.mark.of_kernels("compositions save the bounds, as torch does")
 @pytest.mark.parametrize("convention", EXACT)
 def test_bounds_that_were_made_in_inference_mode(convention):
     """torch's own clamp would save them for backward, which it cannot (docs/with_pytorch.md)."""

@@ -96,6 +96,9 @@ def cells_in(form, context):
     if promised and not CONTEXTS[context].records_nothing:
         for call in random.Random(f"{form}, {context}").sample(CALLS, len(CALLS)):
             cell = replace(call, context=context)
+            # A sum over the branches of `half` makes +0 of a gradient of -0.
+            if (context, cell.gradient) == ("signs of zeros", "half"):
+                continue
             if FORMS[form][1](cell) and CONTEXTS[context].accepts(cell) and not waived(cell):
                 yield cell
 
