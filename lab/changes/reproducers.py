@@ -204,6 +204,12 @@ def attention_3d_twice():
     return grad(g.sum(), q)[0][0, :, 0]
 
 
+@reproducer("result: whether `chebyshev_polynomial_t(nan, 3)` is NaN")
+def chebyshev_nan():
+    y = special.chebyshev_polynomial_t(tensor(NAN), tensor(3.0))
+    return y.isnan()  # before, y is whatever the memory held
+
+
 @reproducer("result: whether `chebyshev_polynomial_u(nan, 3)` is NaN")
 def polynomials_nan():
     y = special.chebyshev_polynomial_u(tensor(NAN), tensor(3.0))
