@@ -79,7 +79,7 @@ def speed():
     large = [of_size[max(of_size)] for of_size in found]
     names = " and ".join(gpu["machine"]["cpu"] for gpu in GPUS)
     yield (
-        f"On GPUs ({names}), `clampgrad.clamp` is {min(large):.2g} to {max(large):.3g} times as fast as `torch.clamp` on {size(max(found[0]))} elements ([more](docs/performance.md#cuda))."
+        f"On GPUs ({names}), `clampgrad.clamp` is {min(large):.2g} to {max(large):.3g} times as fast as `torch.clamp` on {size(max(found[0]))} elements."
     )
 
 
@@ -236,8 +236,7 @@ def real_models_summary():
     yield (
         f"A training step takes {ends('pin', 0)} times as long under a pin as without one, and keeps {ends('pin', 1)} times "
         f"as much for backward; after `clampgrad.nn.convert`, {ends('convert', 0)} times as long, and {ends('convert', 1)} times "
-        f"as much. The models are {'; '.join(names)}: in eager mode, on one thread of a CPU, with torch {releases} "
-        "([more](docs/performance.md#real-models))."
+        f"as much. The models are {'; '.join(names)}: in eager mode, on one thread of a CPU, with torch {releases}."
     )
 
 
