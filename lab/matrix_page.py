@@ -1,4 +1,4 @@
-"""The tables of docs/with_pytorch.md, from what the matrix ran.
+"""The tables of docs/support.md, from what the matrix ran.
 
 `python -m lab.matrix_page` runs cells and writes records/matrix.jsonl; with CLAMPGRAD_PORTABLE=1,
 those of pins.

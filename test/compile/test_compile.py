@@ -93,7 +93,7 @@ def test_a_transform_inside(backend):
 
 
 def test_a_graph_input_changed_in_place(backend):
-    refused = ("with_grad", "restoring") if backend == "inductor" else ()  # docs/limits.md
+    refused = ("with_grad", "restoring") if backend == "inductor" else ()  # docs/support.md
     conventions = [c for c in CONVENTIONS if c not in refused]
 
     @torch.compile(backend=backend, fullgraph=True)

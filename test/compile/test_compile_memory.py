@@ -137,7 +137,7 @@ WRITES = {
 
 @INDUCTOR
 @pytest.mark.thorough
-@pytest.mark.skipif(RELEASE < (2, 13), reason="backward raises PyTorch's error there (limits.md)")
+@pytest.mark.skipif(RELEASE < (2, 13), reason="backward raises PyTorch's error there (support.md)")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("write", slow_after(2, WRITES))
 def test_an_input_that_is_written(write, dtype):

@@ -79,7 +79,7 @@ def test_another_integer_for_a_bound(dtype, backend):
 
 
 def test_another_number_for_a_bound(backend):
-    """Every other one compiles again, also where torch.clamp's would be a symbol (limits.md). One
+    """Every other one compiles again, also where torch.clamp's would be a symbol (support.md). One
     attempt to make it a symbol fails. A Tensor compiles once."""
     numbers = (0.5, 1.5, 2.5, 4.5)
     assert compilations(clampgrad.clamp, numbers, backend) == [1, 3, 4, 5]

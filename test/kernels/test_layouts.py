@@ -39,7 +39,7 @@ def test_a_graph_writes_sequences_of_several_lengths(tmp_path, monkeypatch):
         clampgrad.clamp_max_(x, 1, gradient="inclusive")
         return x * 1
 
-    if RELEASE >= (2, 15):  # limits.md
+    if RELEASE >= (2, 15):  # support.md
         monkeypatch.chdir(tmp_path)  # where torch leaves its graph
         for function in (f, lambda x: torch.clamp_min_(x, 0) * 1):
             torch._dynamo.reset()

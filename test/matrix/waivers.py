@@ -45,11 +45,11 @@ WAIVERS = {
         and cell.args[1] != cell.args[1]
     ),
     "on arm64 the sign of a zero differs between the vectors and the scalars of torch.clamp"
-    " ([Limits](limits.md#gradients))": lambda cell: (
+    " ([Limits](support.md#gradients))": lambda cell: (
         cell.context == "signs of zeros" and platform.machine() in ("arm64", "aarch64")
     ),
     "the CPU kernels compare Tensors of bfloat16 as integers, for which no number is flushed"
-    " ([Limits](limits.md#gradients))": lambda cell: (
+    " ([Limits](support.md#gradients))": lambda cell: (
         cell.context == "subnormal numbers flushed"
         and "own" not in cell.form
         and clampgrad.implementation == "compiled"
@@ -70,7 +70,7 @@ PORTABLE = clampgrad.implementation == "portable"
 
 WAIVERS |= {
     "in place, the portable pin's gradients are not always in the memory order of the input"
-    " ([Limits](limits.md#the-portable-implementation))": lambda cell: (
+    " ([Limits](support.md#the-portable-implementation))": lambda cell: (
         PORTABLE
         and cell.context == "strides of gradients"
         and FORMS[cell.form].pin
@@ -78,7 +78,7 @@ WAIVERS |= {
         and any(a.layout not in ("plain", "offset") for a in cell.tensor_args)
     ),
     "where a NaN as the only bound of torch.clamp has no effect, the portable implementation's with_grad and"
-    " restoring give 0 ([Limits](limits.md#the-portable-implementation))": lambda cell: (
+    " restoring give 0 ([Limits](support.md#the-portable-implementation))": lambda cell: (
         PORTABLE
         and IGNORES_NAN
         and cell.operator == "clamp"
@@ -91,12 +91,12 @@ WAIVERS |= {
 # Where a pin may raise an error instead: which cells, and the error.
 REFUSED = {
     "TorchScript differentiates some graphs by rules of its own, and a pin raises an error there"
-    " ([Limits](limits.md#pins))": (
+    " ([Limits](support.md#pins))": (
         lambda cell: FORMS[cell.form].pin and cell.context.startswith("TorchScript"),
         "clampgrad.pin: TorchScript differentiates this clamp",
     ),
     "before torch 2.15, a compiled graph may keep an input that it writes, and backward then raises PyTorch's error"
-    " ([Limits](limits.md#compilers-and-export))": (
+    " ([Limits](support.md#compilers-and-export))": (
         lambda cell: (
             RELEASE < (2, 15)
             and FORMS[cell.form].in_place
@@ -107,7 +107,7 @@ REFUSED = {
         "modified by an inplace operation",
     ),
     "selective checkpointing does not give an operator in place again that it has saved, which the portable"
-    " pin asks for ([Limits](limits.md#the-portable-implementation))": (
+    " pin asks for ([Limits](support.md#the-portable-implementation))": (
         lambda cell: (
             PORTABLE
             and cell.context == "checkpoint, selective"

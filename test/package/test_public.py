@@ -1,4 +1,4 @@
-"""What docs/versioning.md calls public is what there is: the names on the pages, and no others.
+"""What docs/releasing.md calls public is what there is: the names on the pages, and no others.
 Names, schemas and gradients are those of the last release."""
 
 import ast

@@ -42,7 +42,7 @@ def test_kernels_are_registered_once():
 def test_another_autograd_kernel_of_an_operator():
     """One that is there already is an error at the first pin: the operator is not skipped
     silently, and nothing is registered until that kernel is gone. One that comes later replaces
-    the pin's (docs/limits.md)."""
+    the pin's (docs/support.md)."""
     code = """if True:
         registered = lambda: torch._C._dispatch_dump("aten::clamp")
         before = registered()

@@ -131,7 +131,7 @@ def test_an_extension_with_a_derivative_of_its_own(registered):
 @pytest.mark.skipif(not OF_NO_CONVENTION, reason="the releases differ there")
 @pytest.mark.parametrize("name", ["fmax", "fmin"])
 def test_one_difference_on_2_14(name):
-    """docs/limits.md"""
+    """docs/support.md"""
 
     nan, g = torch.full((1,), torch.nan), torch.ones(1)
     assert eager(getattr(torch, name), [nan, nan], g) == [g, g]

@@ -147,7 +147,7 @@ def test_a_second_derivative(name):
         return torch.autograd.grad(first.sum(), x)[0]
 
     expected = second(lambda f, x: f(x), ours)
-    assert not torch.equal(second(OPERATORS[name], ours), expected), "a limit is gone: limits.md"
+    assert not torch.equal(second(OPERATORS[name], ours), expected), "a limit is gone: support.md"
     with clampgrad.pin("straight_through"):
         for f in (ours, lambda x: torch.clamp(x * 1, 0, 1) * x):
             assert_same(second(OPERATORS[name], f), expected)

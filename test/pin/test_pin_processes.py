@@ -139,7 +139,7 @@ def test_launchers(run, tmp_path, launcher, way):
 
 
 def test_a_program_that_clears_the_environment(run):
-    """docs/limits.md: that is how the pin is passed on."""
+    """docs/support.md: that is how the pin is passed on."""
     body = "import os; del os.environ['CLAMPGRAD_GRADIENT']; subprocess.run(ANOTHER)"
     assert [*map(float, run("-m", *PINNED, "work.py", body=body).stdout.split())] == OWN[:1]
 

@@ -69,7 +69,7 @@ CAPTURED = {
 @pytest.mark.parametrize("how", CAPTURED)
 def test_a_graph_loses_the_blocks_inside(how, module):
     inside = module()
-    says_so = how in ("torch.export", "torch.jit.trace")  # limits.md
+    says_so = how in ("torch.export", "torch.jit.trace")  # support.md
     with pytest.warns(UserWarning, match="a graph") if says_so else nullcontext() as seen:
         graph = CAPTURED[how](inside, torch.tensor([-1.0, 2.0], requires_grad=True))
     files = [w.filename for w in seen or () if "a graph" in str(w.message)]

@@ -131,7 +131,7 @@ def test_out_of_two_tensors(name):
 @pytest.mark.of_kernels("compositions save the bounds, as torch does")
 @pytest.mark.parametrize("convention", EXACT)
 def test_bounds_that_were_made_in_inference_mode(convention):
-    """torch's own clamp would save them for backward, which it cannot (docs/with_pytorch.md)."""
+    """torch's own clamp would save them for backward, which it cannot (docs/support.md)."""
     x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
     with torch.inference_mode():
         lo, hi = torch.zeros(3), torch.ones(3)

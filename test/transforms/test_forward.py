@@ -140,7 +140,7 @@ def test_strides_of_results_and_gradients(layout, call):
     with fwad.dual_level():
         dual = fwad.make_dual(x, x.detach().view_as(x))
         beside = [fwad.unpack_dual(CALLS[call](m, dual)).primal for m in (torch, clampgrad)]
-    if layout != "permuted and expanded":  # docs/limits.md
+    if layout != "permuted and expanded":  # docs/support.md
         assert_identical(beside[1].detach(), beside[0].detach(), call, of_a_copy=True)
     g = torch.randn(theirs.shape)
     expected, found, *others = (torch.autograd.grad(y, x, g)[0] for y in (theirs, ours, *beside))
