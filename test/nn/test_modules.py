@@ -116,11 +116,12 @@ def test_bounds_that_hardtanh_refuses(bounds, error):
 @pytest.mark.parametrize("alias, name", [("torch_2_13", "inclusive"), ("ste", "straight_through")])
 def test_an_alias_is_shown_as_its_convention(alias, name):
     assert repr(clampgrad.nn.ReLU6(gradient=alias)) == f"ReLU6(gradient='{name}')"
-    assert repr(clampgrad.nn.convert(nn.ReLU6(), alias)) == f"ReLU6(gradient='{name}')"
 
 
 def test_symbolic_trace():
-    model = clampgrad.nn.convert(nn.Sequential(nn.ReLU(), nn.ReLU6(), nn.Hardtanh()), "inclusive")
+    model = clampgrad.nn.set_gradient(
+        nn.Sequential(nn.ReLU(), nn.ReLU6(), nn.Hardtanh()), "inclusive"
+    )
     model.append(clampgrad.nn.Clamp(0, 1, gradient="half"))
     traced = torch.fx.symbolic_trace(model)
     called = [node.target for node in traced.graph.nodes if node.op == "call_function"]
