@@ -448,14 +448,13 @@ def test_warnings_name_the_line_of_the_caller():
         is_another(module)
         return module
 
-    def prepare():
-        clampgrad.nn.ReLU6().qconfig = torch.ao.quantization.default_qconfig
-
-    calls = [("quanti", prepare)]
+    config = torch.ao.quantization.default_qconfig
+    calls = [("quanti", lambda: setattr(clampgrad.nn.ReLU6(), "qconfig", config))]
     for change in CHANGES.values():
         calls.append(("found no ReLU", lambda: change(nn.Linear(1, 1))))
         calls.append(("left alone", lambda: change(has_a_forward())))
     for message, call in calls:
         with pytest.warns(UserWarning, match=message) as warned:
             call()
-        assert {w.filename for w in warned if message in str(w.message)} == {__file__}, message
+        lines = {(w.filename, w.lineno) for w in warned if message in str(w.message)}
+        assert lines == {(__file__, call.__code__.co_firstlineno)}, message

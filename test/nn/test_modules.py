@@ -53,6 +53,9 @@ def test_clamp():
     (gradient,) = eager(ascent, [torch.tensor([-1.0, 0.5, 2.0])], torch.ones(3))
     assert gradient.tolist() == [1, 1, 0]
 
+    for one_bound, expected in (({"min": 0}, [0, 2]), ({"max": 1}, [-1, 1])):
+        assert clampgrad.nn.Clamp(**one_bound)(torch.tensor([-1, 2])).tolist() == expected
+
     learned = clampgrad.nn.Clamp(torch.zeros(2), nn.Parameter(torch.ones(2)), inplace=True)
     assert list(learned.state_dict()) == ["max", "min"]
     assert repr(learned) == "Clamp(min=(2,), max=(2,), inplace=True, gradient='min_norm')"
