@@ -317,6 +317,17 @@ def test_a_module_is_compiled_by_itself():
     assert "hardtanh" in operators[0] and operators[1:] == ["clampgrad.clamp.default"]
 
 
+def test_later_changes_drop_no_compiled_code():
+    """The first conversion of the process does."""
+    clampgrad.nn.convert(nn.ReLU6())
+    graphs = []
+    compiled = torch.compile(lambda x: x + 1, backend=lambda g, _: graphs.append(g) or g.forward)
+    for change in (lambda module: module, *CHANGES.values(), clampgrad.nn.undo):
+        change(nn.ReLU6())
+        compiled(torch.ones(1))
+    assert len(graphs) == 1
+
+
 FIRST = """
 import torch, clampgrad
 from torch import nn
