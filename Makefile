@@ -101,7 +101,7 @@ test: $(TESTED) ## Run the tests on the installed package
 
 test-portable: $(TESTED) ## Run the tests for every implementation on the portable one
 	echo "==> tests of the portable implementation on torch $(TORCH)"
-	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) test/{table,transforms,pin} --ignore=test/pin/test_private.py test/package/test_portable.py \
+	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) test/{table,nn,transforms,pin} --ignore=test/pin/test_private.py test/package/test_portable.py \
 		test/kernels/test_layouts.py test/compile/test_compile{,_memory}.py test/matrix/test_{refused,fuzz}.py $(ARGS)
 
 check-programs: ## Run programs of third-party libraries under pins: an hour

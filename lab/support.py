@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Features as users know them, and the test files that say whether they work.
 FEATURES = {
     "gradients": ["test_table", "test_tensors", "test_seeds"],
-    "modules": ["test_nn"],
+    "modules": ["test_modules", "test_nn"],
     "torch.func": ["test_func", "test_func_tensors"],
     "double backward": ["test_gradcheck"],
     "torch.compile": ["test_compile"],
