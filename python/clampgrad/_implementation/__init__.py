@@ -26,7 +26,7 @@ except ModuleNotFoundError:
 from clampgrad._implementation.environment import is_set
 from clampgrad._implementation.library import TO_MEND, NoLibrary, libraries, load_library
 from clampgrad._implementation.stamp import minor
-from clampgrad._torch.compiler import leave_to_callers
+from clampgrad._torch.compiler import skip_own_frames
 from clampgrad._torch.private_names import check
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 FUNCTIONS = (
     *("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
     *("maximum", "minimum", "fmax", "fmin"),
-    *("Block", "pin_named", "pin_innermost", "pin_make_innermost", "pin_process", "pin_current"),
-    *("pin_ask", "pin_ask_in_this_thread", "pin_register", "pin_reached", "pin_observe"),
+    *("Block", "pin_canonical_name", "pin_thread_block", "pin_set_thread_block"),
+    *("pin_set_process", "pin_current", "pin_set_block_resolver", "pin_set_resolver_enabled"),
+    *("pin_register_kernels", "pin_call_counts", "pin_observe"),
 )
 
 
@@ -77,7 +78,7 @@ def choose() -> tuple[str, str, ModuleType]:
     import_module("clampgrad._implementation.portable.operators")
     portably = import_module("clampgrad._implementation.portable")
     # Of these, kernels are made.
-    leave_to_callers("clampgrad._contract", "clampgrad._torch", __name__)
+    skip_own_frames("clampgrad._contract", "clampgrad._torch", __name__)
     return "portable", why, portably
 
 

@@ -20,7 +20,7 @@ from clampgrad._contract.table import EXACT
 from clampgrad._implementation.portable.contract import OPERATORS
 from clampgrad._implementation.portable.forward import in_dtype, is_number
 from clampgrad._implementation.portable.gate import is_in_a_graph
-from clampgrad._torch.dispatcher import at_this_level
+from clampgrad._torch.dispatcher import exclude_outer_levels
 from clampgrad._torch.torchs_functions import TORCHS
 
 where, eq, ge, gt, le, lt = TORCHS.where, torch.eq, torch.ge, torch.gt, torch.le, torch.lt
@@ -61,7 +61,7 @@ def as_tensors(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
         return None if bound is None else torch.tensor(float(bound), **double).to(dtype)
 
     *numbers, in_order = compared(lo, hi, dtype)
-    with at_this_level(), torch.inference_mode(False):
+    with exclude_outer_levels(), torch.inference_mode(False):
         return *map(tensor, numbers), in_order
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clampgrad._torch.dispatcher import at_this_level
+from clampgrad._torch.dispatcher import exclude_outer_levels
 from clampgrad._torch.surroundings import (
     KEEPS_WRITTEN_INPUTS,
     dispatch_modes_are_on,
@@ -103,7 +103,7 @@ def rounded(number: float, dtype: torch.dtype) -> float:
         if number < 2**63
         else torch.uint64
     )
-    with at_this_level():
+    with exclude_outer_levels():
         found = torch.tensor(number, dtype=kind, device="cpu").to(dtype).item()
     return number if math.isinf(found) else found
 
@@ -135,7 +135,7 @@ def check_in_place(x: Tensor, *others: Any) -> None:
         return
     none = x.dim() + 1
     # torch asks whether x may be written before it sees that there is no such dimension.
-    with suppress(IndexError, NotImplementedError), at_this_level():
+    with suppress(IndexError, NotImplementedError), exclude_outer_levels():
         if x.requires_grad and not is_of_transform(x):
             x.cumsum_(none)  # vmap warns of it
             return
@@ -156,7 +156,7 @@ def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
     tensors = [a for a in args if isinstance(a, Tensor)]
     if len({t.dtype for t in tensors}) == 1:
         return tensors[0].dtype
-    with at_this_level():
+    with exclude_outer_levels():
         alike = [
             torch.empty((0,) * a.dim(), dtype=a.dtype, device="meta")
             if isinstance(a, Tensor)

@@ -77,7 +77,7 @@ NOT_LINEAR = (
 
 
 @dataclass(eq=False)
-class Rule:
+class CallSpec:
     """The operator of a call, and the gradient it is to have. The
     arguments are x, lo, hi or x, y."""
 
@@ -205,7 +205,7 @@ class Pseudo(torch.autograd.Function):
         return cls.apply(share, *batched), 0
 
 
-def located(
+def locate_elements(
     name: str, gradient: str, args: tuple[Any, ...]
 ) -> tuple[torch.dtype, list[Any], Tensor]:
     """The dtype of the result, the arguments with numbers rounded to it, and
@@ -248,12 +248,12 @@ class Clamp(torch.autograd.Function):
 
     @classmethod
     def of(cls, name: str, operator: str, gradient: str, *args: Any) -> Tensor:
-        dtype, found, position = located(name, gradient, args)
-        rule = Rule(name, operator, gradient, are_numbers(args[1:]), dtype)
+        dtype, found, position = locate_elements(name, gradient, args)
+        rule = CallSpec(name, operator, gradient, are_numbers(args[1:]), dtype)
         return cls.apply(rule, torch.is_grad_enabled(), *found, position)
 
     @staticmethod
-    def forward(rule: Rule, recording: bool, *args: Any) -> Tensor:
+    def forward(rule: CallSpec, recording: bool, *args: Any) -> Tensor:
         y = rule.forward(*args[:-1])
         return args[0] if rule.in_place else y
 
@@ -322,7 +322,7 @@ class Clamp(torch.autograd.Function):
             return written
 
     @classmethod
-    def vmap(cls, info: Any, in_dims: Any, rule: Rule, recording: bool, *args: Any) -> Any:
+    def vmap(cls, info: Any, in_dims: Any, rule: CallSpec, recording: bool, *args: Any) -> Any:
         """The same one level down."""
         if not rule.in_place:
             x, *others, position = batch_at(0, args, in_dims[2:])
