@@ -15,7 +15,7 @@ from typing import Any
 from .check import CodegenError, load_entries
 
 NUMBERS = {"inf": "kInf", "-inf": "-kInf", "nan": "kNaN"}
-GETS = {"0": "Gets::nothing", "g": "Gets::g", "1": "Gets::one", "-1": "Gets::minus_one"}
+PSEUDO_SHARES = {"0": "nothing", "g": "g", "1": "one", "-1": "minus_one"}
 POSITIONS = ("x = y", "x < y", "x > y", "y is NaN")
 COLUMNS = ("g < 0", "g = 0", "g > 0", "g is NaN")
 
@@ -29,7 +29,10 @@ def contract(path: Path) -> dict[str, object]:
     operators = {name: of for name, of in table["operators"].items() if name != "__line__"}
     return {
         "exact": gradients(exact),
-        **{key: gradients(named(path, table, key, exact)) for key in ("asks", "at_once")},
+        **{
+            key: gradients(named(path, table, key, exact))
+            for key in ("depends_on_differentiated", "one_step")
+        },
         "points": [points(path, name, of, exact) for name, of in operators.items()],
         "pseudo_gradients": [
             pseudo_gradient(name, maximize, columns, pseudo)
@@ -59,7 +62,7 @@ def braced(values: Iterable[object]) -> str:
 def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
     """An entry for each point of each row."""
 
-    def part(factor: object) -> int:
+    def divisor(factor: object) -> int:
         value = Fraction(str(factor))
         if value.numerator not in (0, 1):
             raise CodegenError(path, line, f"a factor of {factor}: a kernel divides g by a number")
@@ -69,12 +72,16 @@ def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
     for row in operator["rows"]:
         line = row["__line__"]
         active = sum(1 << arguments.index(name) for name in row["active"])
-        numbers = braced(part(row["numbers"][name]) for name in exact) if "numbers" in row else "{}"
-        tensors = braced(braced(map(part, row["tensors"][name])) for name in exact)
+        numbers = (
+            braced(divisor(row["numbers"][name]) for name in exact) if "numbers" in row else "{}"
+        )
+        tensors = braced(braced(map(divisor, row["tensors"][name])) for name in exact)
         for point in row["points"]:
             at = braced(NUMBERS.get(repr(float(value)), value) for value in point)
-            order = sum((a <= b) << i for i, (a, b) in enumerate(product(point, point)))
-            entries.append(f"    {{{line}, {at}, {order}, {active}, {numbers}, {tensors}}},")
+            comparison_mask = sum((a <= b) << i for i, (a, b) in enumerate(product(point, point)))
+            entries.append(
+                f"    {{{line}, {at}, {comparison_mask}, {active}, {numbers}, {tensors}}},"
+            )
     head = f"constexpr Point<{len(arguments)}> {name}[] = {{"
     return "\n".join([head, *entries, "};"])
 
@@ -82,6 +89,10 @@ def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
 def pseudo_gradient(name: str, maximize: bool, columns: list[int], rows: dict) -> str:
     column = f"{name}, maximize" if maximize else name
     if column not in rows[POSITIONS[0]]:
-        column = name  # it does not ask
-    gets = braced(braced(GETS[str(rows[p][column][c])] for c in columns) for p in POSITIONS)
-    return f"    {{Gradient::{name}, {str(maximize).lower()}, {gets}}},"
+        column = name  # its gradient does not depend on maximize
+
+    def share(position: str, c: int) -> str:
+        return f"PseudoShare::{PSEUDO_SHARES[str(rows[position][column][c])]}"
+
+    shares = braced(braced(share(p, c) for c in columns) for p in POSITIONS)
+    return f"    {{Gradient::{name}, {str(maximize).lower()}, {shares}}},"

@@ -87,7 +87,7 @@ def operator_kernel(f: NativeFunction) -> str:
     if "gradient" in names_of(f.func.arguments.flat_all):
         convention = "parse_convention(gradient, maximize)"
         if is_extremum(f):
-            convention = f'parse_exact(gradient, "{f.func.name.name}")'
+            convention = f'parse_exact_gradient(gradient, "{f.func.name.name}")'
         if f.func.kind() is SchemaKind.out:
             lines = [f"{convention};"]
     else:
@@ -117,10 +117,10 @@ def prototype(f: NativeFunction, defaults: bool) -> str:
 def api(f: NativeFunction) -> str:
     name, is_out = cpp.name(f.func), f.func.kind() is SchemaKind.out
     if is_extremum(f):
-        parsed = f'const auto exact = checked_exact(gradient, "{f.func.name.name}");'
+        parsed = f'const auto exact = check_exact_gradient(gradient, "{f.func.name.name}");'
         bounds, door, keywords = "other", "exact", "name_of(exact)"
     else:
-        parsed = "const auto c = checked_convention(gradient, maximize); // before the bounds"
+        parsed = "const auto c = check_convention(gradient, maximize); // before the bounds"
         bounds, door, keywords = "bounds...", "c", "name_of(c.gradient), c.maximize"
     lines = [f"return clampgrad::{name}({'out, ' if is_out else ''}self, {bounds}, {keywords});"]
     if not is_out:

@@ -115,13 +115,15 @@ class Mutant:
 
 # ---- C++ -----------------------------------------------------------------------------------------
 
-NEIGHBOURS = {"lt": "le", "le": "lt", "eq": "le", "quartered": "halved"}
-NEIGHBOURS |= {"larger": "", "lesser": "", "halved": ""}  # their first argument
+NEIGHBOURS = {"lt": "le", "le": "lt", "eq": "le", "quarter_of": "half_of"}
+NEIGHBOURS |= {"larger": "", "lesser": "", "half_of": ""}  # their first argument
 INFIX = {" & ": " | ", " | ": " & ", " && ": " || ", " || ": " && ", " == ": " != "}
 INFIX |= {" != ": " == ", " < ": " <= ", " <= ": " < "}
 # What stands before a call, and not before the name of a function that is declared.
 BEFORE = re.compile(r"(\breturn|[(,=|&?:{!^;])\s*$")
-CALL = re.compile(rf"\b((?:\w+::)*(?:template )?)({'|'.join(NEIGHBOURS)}|select|negate<\w+>)\(")
+CALL = re.compile(
+    rf"\b((?:\w+::)*(?:template )?)({'|'.join(NEIGHBOURS)}|select|logical_not<\w+>)\("
+)
 OPERAND = r"!?[A-Za-z_][\w.]*(?:\([\w.:, ]*\))?"
 PAIR = re.compile(  # in a look-ahead: what is refused may overlap with what is not
     rf"(?<![\w.>)!*~:-])(?=({OPERAND}({'|'.join(map(re.escape, INFIX))}){OPERAND})(?![\w.(<:\[]))"
@@ -132,10 +134,10 @@ AROUND = {*"(,=?:{}[];)", "return"}
 IF = re.compile(r"(?<!else )\bif \(|(?<=else )if \(")
 WORDS = {  # a condition, and the sets of arguments that rules/conventions.h names
     rf"(?:(?<=[^=!<>]= )|(?<=, )|(?<=\()|(?<=return ))(?!mask )({OPERAND})(?= \? )": r"!(\1)",
-    r"\bk(Self|Other)\b": r"kBoth",
-    r"\bkBoth\b": r"kSelf",
-    r"\bk(X|Lo|All)\b": r"kHi",
-    r"\bkHi\b": r"kX",
+    r"\bk(Self|Other)Bit\b": r"kBothArgs",
+    r"\bkBothArgs\b": r"kSelfBit",
+    r"\bk(XBit|LoBit|AllArgs)\b": r"kHiBit",
+    r"\bkHiBit\b": r"kXBit",
 }
 STATEMENT = re.compile(  # a call or an assignment, behind another statement or a comment
     r"[;{}](?: *//[^\n]*)?\n(?: *//[^\n]*\n|\n)* +((?:::)?(?!return\b)[\w:.\[\]>-]+(?:\(| = ))"
@@ -180,12 +182,12 @@ def places_of_cpp(text: str) -> Iterator[tuple[int, int, str]]:
         inside = ",".join(of)
         if not BEFORE.search(text, 0, m.start()):
             continue
-        if name.startswith("negate"):
-            yield m.start(), end, f"{name[7:-1]}({inside})"
+        if name.startswith("logical_not"):
+            yield m.start(), end, f"{name[12:-1]}({inside})"
         elif name in NEIGHBOURS:
             neighbour = NEIGHBOURS[name]
             yield m.start(), end, f"{scope}{neighbour}({inside})" if neighbour else of[0]
-        elif len(of) == 3 and "everywhere" not in inside:
+        elif len(of) == 3 and "all_true" not in inside:
             yield m.start(), end, f"{scope}select({of[0]},{of[2]},{of[1]})"
     last = 0
     for m in found(PAIR):

@@ -41,7 +41,7 @@ template <size_t n>
 struct TensorForward {
   static constexpr int kIn = n, kOut = 1;
   Gradient gradient;
-  int differentiated; // a bit per argument
+  int differentiated_mask; // a bit per argument
   Extremum op = {}; // of two
 };
 

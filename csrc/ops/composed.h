@@ -198,15 +198,15 @@ struct TensorElement : composed::Real<double> {
   static TensorValue divided(const TensorValue& x, int64_t by) {
     return TensorValue([x, by](const at::Tensor& like) { return x.get(like) / by; });
   }
-  static TensorValue halved(const TensorValue& x) {
+  static TensorValue half_of(const TensorValue& x) {
     return divided(x, 2);
   }
-  static TensorValue quartered(const TensorValue& x) {
+  static TensorValue quarter_of(const TensorValue& x) {
     return divided(x, 4);
   }
   // The fused kernel divides. On CUDA torch multiplies by the reciprocal of a number instead, which
   // rounds differently, but divides by a Tensor on the device.
-  static TensorValue third(const TensorValue& x) {
+  static TensorValue third_of(const TensorValue& x) {
     return TensorValue([x](const at::Tensor& like) {
       return like.is_cuda() ? x.get(like) / at::scalar_tensor(3, like.options()) : x.get(like) / 3;
     });

@@ -20,8 +20,8 @@ namespace {
 
 using E = TensorElement;
 using at::Tensor;
-using composed::compared;
-using composed::Compared;
+using composed::Comparand;
+using composed::make_comparand;
 
 // What each of n arguments gets of a gradient. Forward mode is the transpose: the tangent of the
 // result is the sum over the arguments of what each gets of its own tangent.
@@ -31,8 +31,8 @@ using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 // Arguments are compared in the dtype to which they promote, which is the gradient's. Beside a
 // Tensor on a GPU, torch takes a 0-dim one on the CPU, but not in logical_and. It goes there as a
 // number, which waits for nothing and may be captured in a graph. A copy would wait for the GPU.
-Compared<TensorValue> compared_in_dtype(const Tensor& t) {
-  return compared<E>(TensorValue([t](const Tensor& like) {
+Comparand<TensorValue> compared_in_dtype(const Tensor& t) {
+  return make_comparand<E>(TensorValue([t](const Tensor& like) {
     const auto value = cast(t, like.scalar_type());
     if (t.dim() != 0 || like.is_cpu()) {
       return value;
@@ -58,17 +58,17 @@ bool result_is_kept() {
 // convention.
 template <typename Of, typename Op>
 Tensor result_if_enough(const Of& of, const Op& op) {
-  return result_is_kept() && kResultForX[of.convention.gradient] && of.differentiated == kX &&
-          !at::isReducedFloatingType(of.args[0].scalar_type())
+  return result_is_kept() && kResultIsEnough[of.convention.gradient] &&
+          of.differentiated == kXBit && !at::isReducedFloatingType(of.args[0].scalar_type())
       ? below_autograd(op)
       : of.args[0];
 }
 
 template <typename Rule, typename Masks>
-Shares<Rule::n> shares_at(const Masks& at) {
+Shares<Rule::kArguments> shares_at(const Masks& at) {
   return [=](const Tensor& grad) {
-    std::array<TensorValue, Rule::n> out;
-    composed::share<Rule, E>(TensorValue(grad), at, out);
+    std::array<TensorValue, Rule::kArguments> out;
+    composed::compute_shares<Rule, E>(TensorValue(grad), at, out);
     return out;
   };
 }
@@ -78,14 +78,14 @@ Shares<n> shares(const Saved<n>& of) {
   const auto& call = of.call;
   const auto from_bits = [&](auto rule) {
     using Rule = decltype(rule);
-    const SavedBits saved = {of.bits, Rule::bits, of.dim_order};
-    TensorMask bits[Rule::bits];
-    for (int b = 0; b < Rule::bits; ++b) {
+    const SavedBits saved = {of.bits, Rule::kBits, of.dim_order};
+    TensorMask bits[Rule::kBits];
+    for (int b = 0; b < Rule::kBits; ++b) {
       bits[b] = {saved, kBitTables[b]};
     }
-    return shares_at<Rule>(composed::masks_in(rule, bits, takes_larger(call.op)));
+    return shares_at<Rule>(composed::unpack_masks(rule, bits, selects_larger(call.op)));
   };
-  return with_rule<n>(call.convention, from_bits, call.op);
+  return dispatch_rule<n>(call.convention, from_bits, call.op);
 }
 
 // ---- One argument -------------------------------------------------------------------------------
@@ -95,16 +95,17 @@ template <BitFormat format, bool has_lo, bool has_hi>
 auto masks_of_result(
     const TensorValue& x, const composed::Bounds<TensorValue>& bounds, const TensorValue& y) {
   const TensorMask same = x == y;
-  if constexpr (format == BitFormat::position) {
+  if constexpr (format == BitFormat::region) {
     const TensorMask outside = same ^ TensorMask(true);
-    return composed::Position<TensorMask>{
+    return composed::Region<TensorMask>{
         same,
         has_lo ? outside & (y == bounds.lo) : TensorMask(),
         has_hi ? outside & (y == bounds.hi) : TensorMask()};
   } else {
     auto at = composed::number_masks<format, has_lo, has_hi>(y, E::comparable(y), bounds, y);
-    if constexpr (kNumberRules[format].tie || kNumberRules[format].both) {
-      at.open = same & at.open;
+    constexpr NumberTies ties = kNumberTies[format];
+    if constexpr (ties.at_bound != Share::none || ties.at_both_bounds != Share::none) {
+      at.pass = same & at.pass;
     }
     return at;
   }
@@ -123,14 +124,14 @@ Shares<1> shares(const NumberShares& of) {
     return result_is_kept() ? below_autograd(clamped) : at::clamp(self.detach(), min, max);
   });
   const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
-  return with_rule<1>(of.convention, [&](auto of_convention) {
+  return dispatch_rule<1>(of.convention, [&](auto of_convention) {
     using Rule = decltype(of_convention);
-    constexpr BitFormat format = Rule::format;
-    return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
+    constexpr BitFormat format = Rule::kBitFormat;
+    return dispatch_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
       constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
       const bool from_result = result_is_kept() && !stays_unrounded(min, self.scalar_type()) &&
           !stays_unrounded(max, self.scalar_type()) &&
-          (format != BitFormat::position || !(has_lo && has_hi) || is_less(*min, *max));
+          (format != BitFormat::region || !(has_lo && has_hi) || is_less(*min, *max));
       return shares_at<Rule>(
           from_result
               ? masks_of_result<format, has_lo, has_hi>(x, bounds, y)
@@ -144,9 +145,9 @@ Shares<1> shares(const NumberShares& of) {
 Shares<2> pair_of(
     const Tensor& self_, const Tensor& other_, Extremum op, Convention c, int64_t differentiated) {
   const auto self = compared_in_dtype(self_), other = compared_in_dtype(other_);
-  const auto rule = pair_rule(op, c.gradient, static_cast<int>(differentiated));
-  const auto at = composed::pair_masks(self, other, rule, takes_larger(op), skips_nan(op));
-  return with_rule<2>(c, [&](auto of) { return shares_at<decltype(of)>(at); }, op);
+  const auto rule = pair_rule_of(op, c.gradient, static_cast<int>(differentiated));
+  const auto at = composed::pair_masks(self, other, rule, selects_larger(op), skips_nan(op));
+  return dispatch_rule<2>(c, [&](auto of) { return shares_at<decltype(of)>(at); }, op);
 }
 
 Shares<2> shares(const ExtremumShares& of) {
@@ -164,8 +165,8 @@ Shares<3> shares(const ClampShares& of) {
   if (!min.defined() || !max.defined()) {
     const bool is_min = min.defined();
     // Bits of the two arguments that are there.
-    const auto bits =
-        (differentiated & kX) | (is_min ? differentiated & kLo : (differentiated & kHi) >> 1);
+    const auto bits = (differentiated & kXBit) |
+        (is_min ? differentiated & kLoBit : (differentiated & kHiBit) >> 1);
     const auto op = is_min ? Extremum::clamp_min : Extremum::clamp_max;
     const auto pair = pair_of(self, is_min ? min : max, op, of.convention, bits);
     return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
@@ -175,15 +176,15 @@ Shares<3> shares(const ClampShares& of) {
     };
   }
   const auto x = compared_in_dtype(self), lo = compared_in_dtype(min), hi = compared_in_dtype(max);
-  const auto y = compared<E>(TensorValue([=](const Tensor& like) { // only compared with
+  const auto y = make_comparand<E>(TensorValue([=](const Tensor& like) { // only compared with
     const auto in = [&](const Tensor& t) { return cast(t.detach(), like.scalar_type()); };
     return at::clamp(in(self), in(min), in(max));
   }));
-  return with_rule<3>(of.convention, [&](auto rule) {
+  return dispatch_rule<3>(of.convention, [&](auto rule) {
     using Rule = decltype(rule);
-    auto at = composed::triple_masks<Rule::format>(x, lo, hi, y, differentiated);
-    if constexpr (Rule::rule == RuleName::min_norm) {
-      if (differentiated == kX) { // between constants, the same in few operators
+    auto at = composed::triple_masks<Rule::kBitFormat>(x, lo, hi, y, differentiated);
+    if constexpr (Rule::kRule == RuleName::min_norm) {
+      if (differentiated == kXBit) { // between constants, the same in few operators
         at.x = lt(lo, x) & lt(x, hi);
       }
     }

@@ -38,7 +38,7 @@ at::Tensor clamp(const at::Tensor& self, const Min& min, const Max& max, Convent
   if (!is_recorded(self, min, max)) {
     return values::clamp_max(values::clamp_min(self, min), max);
   }
-  if (!mixed_at_once(c.gradient)) {
+  if (!is_one_step_clamp(c.gradient)) {
     return clamp_max(clamp_min(self, min, c), max, c);
   }
   const auto x = self.to(at::result_type(self, min));
@@ -50,7 +50,7 @@ template <typename Min, typename Max>
 at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention c) {
   const bool recorded = is_recorded(self, min, max);
   check_no_overlap(self, std::get<const at::Tensor&>(std::tie(min, max)));
-  if (recorded && mixed_at_once(c.gradient)) {
+  if (recorded && is_one_step_clamp(c.gradient)) {
     const auto x = self.detach().to(at::result_type(self, min));
     const OptionalTensor lo = bound_below(x, min), hi = bound_beside(x, max);
     return clamp_(self, lo, hi, c);

@@ -67,7 +67,7 @@ Tensor fused(
   TensorForward<n> call = {c.gradient, 0, op};
   const auto node = std::apply(
       [&](const auto&... t) {
-        call.differentiated = static_cast<int>(differentiated_inputs(t...));
+        call.differentiated_mask = static_cast<int>(differentiated_inputs(t...));
         return autograd::make_node<Node>(t...);
       },
       args);
@@ -224,7 +224,7 @@ void check_fits(const Tensor& self, const Tensor& result) {
 Tensor native::extremum_composed(
     const Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
   const auto op = parse_extremum(extremum);
-  parse_exact(gradient, extremum);
+  parse_exact_gradient(gradient, extremum);
   TORCH_CHECK_VALUE(!is_clamp(op), "clampgrad: ", extremum, " is no extremum");
   return aten_extremum(op, self, other);
 }

@@ -128,12 +128,12 @@ struct ParsedCall {
     // Report an unknown convention first.
     const auto name = at[kGradient] ? read_name(at[kGradient]) : name_of(Gradient::min_norm);
     const bool maximize = at[kMaximize] == Py_True;
-    const auto known = gradient_named(name);
+    const auto known = find_gradient(name);
     if (!known) {
       raise_unknown(name);
     }
-    gradient = is_clamp(s) ? checked_convention(*known, maximize, name).gradient
-                           : checked_exact(*known, s.name, name);
+    gradient = is_clamp(s) ? check_convention(*known, maximize, name).gradient
+                           : check_exact_gradient(*known, s.name, name);
   }
 
   bool has(Parameter p) const {
@@ -270,7 +270,7 @@ PyObject* clamp_plain(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Arguments arguments = {};
   arguments.self = THPVariable_Unpack(args[0]);
   auto& [min, max] = arguments.bounds;
-  const auto known = gradient_named(read_name(args[4]));
+  const auto known = find_gradient(read_name(args[4]));
   if (!arguments.self.is_floating_point() || !is_plain(arguments.self) ||
       !read_bound(args[1], min) || !read_bound(args[2], max) || !min.number || max.tensor ||
       (max.number && !(min.number->toDouble() <= max.number->toDouble())) || !known ||

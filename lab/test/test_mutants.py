@@ -19,14 +19,14 @@ from lab.mutants import KERNELS, PIN, TESTS, WAIVED, broken, mutants, mutants_of
 
 @pytest.mark.parametrize("text, expected", [
     ("return lt(a, f(b));", [("lt(a, f(b))", "le(a, f(b))")]),
-    ("x = select(m, E::halved(g), g);", [
-        ("select(m, E::halved(g), g)", "select(m, g, E::halved(g))"), ("E::halved(g)", "g"),
+    ("x = select(m, E::half_of(g), g);", [
+        ("select(m, E::half_of(g), g)", "select(m, g, E::half_of(g))"), ("E::half_of(g)", "g"),
     ]),
-    ("M open = negate<M>(a) | b;", [("negate<M>(a)", "M(a)")]),
+    ("M open = logical_not<M>(a) | b;", [("logical_not<M>(a)", "M(a)")]),
     ("return a | b & c;", [("b & c", "b | c")]),
     ("if (a.size() > 2) {", [("a.size() > 2", "!(a.size() > 2)")]),
     ("y = has ? a : b;", [("has", "!(has)")]),
-    ("return {kBoth, 0};", [("kBoth", "kSelf")]),
+    ("return {kBothArgs, 0};", [("kBothArgs", "kSelfBit")]),
     ("{\n  check(a, b);\n  x = a;\n}", [("check(a, b);", ";"), ("x = a;", ";")]),
     ("Mask<K> lt(K a, K b) {}\n// lt(a, b)\nstatic_assert(a == b);\nconstexpr bool f(int a) {\n return a && b; }", []),
     ("if constexpr (a && b) { return eq(a, b); }", [("eq(a, b)", "le(a, b)")]),

@@ -6,7 +6,7 @@ This uses nothing of the package. A factor of 0 blocks whatever the incoming gra
 
 import torch
 
-from oracle import CLAMPS_TWICE, CONVENTIONS, PSEUDO, TABLE, factors, pseudo_gradient, selection
+from oracle import TWO_STEP, CONVENTIONS, PSEUDO, TABLE, factors, pseudo_gradient, selection
 
 ARGUMENTS = {name: tuple(o["arguments"]) for name, o in TABLE["operators"].items()}
 CLAMPS = tuple(TABLE["pseudo_gradients"]["operators"])
@@ -104,7 +104,7 @@ def gradients(operator, convention, maximize, args, differentiated, g, y):
     None for numbers. `differentiated` has one entry per argument, False for numbers.
     """
     # Under half in steps too, though both implementations take the rule of three: it is the same.
-    if is_mixed(args) and convention in (*CLAMPS_TWICE, "half"):
+    if is_mixed(args) and convention in (*TWO_STEP, "half"):
         _, found = in_steps(convention, args, differentiated, g)
     else:
         # Each step converts its own number.

@@ -71,8 +71,8 @@ EDITS = {
     "csrc/kernels/rules/triples.h": (
         "  } else {\n    static_assert(format == BitFormat::min_norm,",
         """  } else if constexpr (format == BitFormat::interval) {
-    const M wide = lt(lo, hi), number = x.number & lo.number & hi.number;
-    const M of_lo = wide & lt(x, lo), of_hi = number & (le(hi, lo) | lt(hi, x));
+    const M wide = lt(lo, hi), not_nan = x.not_nan & lo.not_nan & hi.not_nan;
+    const M of_lo = wide & lt(x, lo), of_hi = not_nan & (le(hi, lo) | lt(hi, x));
     return Masks{M(wide & le(lo, x) & le(x, hi)), of_lo, of_hi, M(), M(), M()};
 """,
     ),

@@ -18,31 +18,31 @@ CLAMPGRAD_HOST_DEVICE void run_word(const Op& op, const BuffersOf<Op>& s, int64_
   constexpr int room = has_bits ? Op::kBits : 1; // no array is empty
   std::conditional_t<is_forward<Call>, WordOf<M>, uint64_t> recorded[room];
   if constexpr (!is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { recorded[b] = s.bits[b * stride]; });
+    for_each_unrolled<Op::kBits>([&](int b) { recorded[b] = s.bits[b * stride]; });
   }
   for (int i = 0; i < kWord; i += lanes<L>) {
     Vector<L> in[Call::kIn], out[Call::kOut];
     M bits[room];
-    unrolled<Call::kIn>([&](int k) { in[k] = load(s.in[k] + i); });
+    for_each_unrolled<Call::kIn>([&](int k) { in[k] = load(s.in[k] + i); });
     if constexpr (!is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { bits[b] = from_bits<M>(recorded[b], i); });
+      for_each_unrolled<Op::kBits>([&](int b) { bits[b] = from_bits<M>(recorded[b], i); });
     }
     if constexpr (has_bits) {
       op(in, bits, out);
     } else {
       op(in, out);
     }
-    unrolled<Call::kOut>([&](int k) {
+    for_each_unrolled<Call::kOut>([&](int k) {
       if (Call::kOut == 1 || s.out[k]) {
         store(s.out[k] + i, out[k]);
       }
     });
     if constexpr (is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { recorded[b].set(i, bits[b]); });
+      for_each_unrolled<Op::kBits>([&](int b) { recorded[b].set(i, bits[b]); });
     }
   }
   if constexpr (is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { s.bits[b * stride] = recorded[b].bits(); });
+    for_each_unrolled<Op::kBits>([&](int b) { s.bits[b * stride] = recorded[b].bits(); });
   }
 }
 
@@ -62,8 +62,8 @@ C10_NOINLINE void foreach_whole_word(
       count = left < count ? left : count;
     }
     for (int64_t i = 0; i < count; ++i) {
-      unrolled<Call::kIn>([&](int k) { here.in[k] = from[k] + i * kWord; });
-      unrolled<Call::kOut>([&](int k) {
+      for_each_unrolled<Call::kIn>([&](int k) { here.in[k] = from[k] + i * kWord; });
+      for_each_unrolled<Call::kOut>([&](int k) {
         here.out[k] = Call::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
       });
       if constexpr (Op::kBits > 0) {
@@ -116,7 +116,7 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
 // torch.fmax and fmin are the C library's: for a NaN and a number the result is the number, or NaN
 // if the NaN signals. torch converts float16 first, after which no NaN signals.
 template <typename T>
-struct ElementHere : ElementOf<T> {
+struct ElementHere : ElementFor<T> {
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V fmax(const V (&in)[2], V result) {
     if constexpr (!std::is_same_v<T, c10::Half>) {
@@ -153,7 +153,7 @@ struct WithFewMasks : ElementHere<T> {
   template <bool has_lo, bool has_hi, typename V, typename K>
   static CLAMPGRAD_HOST_DEVICE V
   clamp(V value, K key, Mask<K>, const Bounds<V>& values, const Bounds<K>& keys) {
-    constexpr uint16_t lowest = ElementOf<T>::infinity ^ 0x8000; // an integer, as K has it
+    constexpr uint16_t lowest = ElementFor<T>::infinity ^ 0x8000; // an integer, as K has it
     if constexpr (has_lo) {
       value = select(lt(K(V(key) + lowest), K(V(keys.lo) + lowest)), values.lo, value);
     }
@@ -183,7 +183,7 @@ struct WithMax : ElementHere<T> {
 template <typename E, typename T, typename Call>
 Loop<T, Call> loop_of() {
   return [](const Buffers<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
-    with_op<E>(call, [&](auto op) { foreach_word(s, begin, end, op); });
+    dispatch_op<E>(call, [&](auto op) { foreach_word(s, begin, end, op); });
 #if defined(__AVX__)
     // GCC omits this where a loop takes its bounds in registers. Without it, what runs next on
     // Intel's processors depends on the upper halves of its registers, until somebody clears them.

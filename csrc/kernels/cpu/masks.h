@@ -20,7 +20,7 @@ struct WordOf {
 
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
-  auto mask = static_cast<M>(word >> element & everywhere<M>());
+  auto mask = static_cast<M>(word >> element & all_true<M>());
 #if defined(__clang__)
   // Clang simplifies the masks that share a word again and again, which takes minutes for a loop.
   CLAMPGRAD_HIDE("+k", mask);

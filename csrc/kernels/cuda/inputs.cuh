@@ -107,7 +107,7 @@ struct Places {
     from += of[k].of_index(tile.vector(row));
     if (of[k].step == 0) {
       const T value = *from;
-      unrolled<Row<T>::kVector>([&](int i) { to.values[i] = value; });
+      for_each_unrolled<Row<T>::kVector>([&](int i) { to.values[i] = value; });
     } else {
       const uint4 words = load128(from);
       std::memcpy(&to, &words, sizeof(to));

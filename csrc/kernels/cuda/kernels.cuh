@@ -32,14 +32,14 @@ template <typename Op, typename T>
 __device__ __forceinline__ void load_bits(
     const Buffers<typename Op::Call, T>& s, bool has_word, int64_t word, Recorded<Op>& to) {
   if constexpr (!is_forward<typename Op::Call>) {
-    unrolled<Op::kBits>([&](int b) { to[b] = has_word ? words_of<Op>(s, b)[word] : 0; });
+    for_each_unrolled<Op::kBits>([&](int b) { to[b] = has_word ? words_of<Op>(s, b)[word] : 0; });
   }
 }
 template <typename Op, typename T>
 __device__ __forceinline__ void store_bits(
     const Buffers<typename Op::Call, T>& s, bool has_word, int64_t word, const Words<Op>& from) {
   if constexpr (is_forward<typename Op::Call>) {
-    unrolled<Op::kBits>([&](int b) {
+    for_each_unrolled<Op::kBits>([&](int b) {
       if (has_word) {
         words_of<Op>(s, b)[word] = from[b];
       }
@@ -52,7 +52,7 @@ __device__ __forceinline__ void make_bits(const Op& op, const Recorded<Op>& from
   if constexpr (kMasks<Op> != Op::kBits) {
     op.make_bits(from, to);
   } else {
-    unrolled<Op::kBits>([&](int b) { to[b] = from[b]; });
+    for_each_unrolled<Op::kBits>([&](int b) { to[b] = from[b]; });
   }
 }
 
@@ -70,23 +70,26 @@ __device__ __forceinline__ void run_row(
   Vector<T> out[Call::kOut];
   Words<Op> bits = {};
   if constexpr (!is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { bits[b] = R::spread(tile.take_bits(words[b], row)); });
+    for_each_unrolled<Op::kBits>(
+        [&](int b) { bits[b] = R::spread(tile.take_bits(words[b], row)); });
   }
-  unrolled<Row<T>::kVector / R::kLanes>([&](int v) {
+  for_each_unrolled<Row<T>::kVector / R::kLanes>([&](int v) {
     const int i = v * R::kLanes;
     V from[Call::kIn], to[Call::kOut];
     typename R::Mask recorded[kMasks<Op>];
-    unrolled<Call::kIn>([&](int k) { std::memcpy(&from[k], &in[k].values[i], sizeof(V)); });
+    for_each_unrolled<Call::kIn>(
+        [&](int k) { std::memcpy(&from[k], &in[k].values[i], sizeof(V)); });
     if constexpr (!is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { recorded[b] = R::mask_at(bits[b], i); });
+      for_each_unrolled<Op::kBits>([&](int b) { recorded[b] = R::mask_at(bits[b], i); });
     }
     op(from, recorded, to);
     if constexpr (is_forward<Call>) {
-      unrolled<kMasks<Op>>([&](int m) { R::put(words[m], row, i, recorded[m]); });
+      for_each_unrolled<kMasks<Op>>([&](int m) { R::put(words[m], row, i, recorded[m]); });
     }
-    unrolled<Call::kOut>([&](int k) { std::memcpy(&out[k].values[i], &to[k], sizeof(V)); });
+    for_each_unrolled<Call::kOut>(
+        [&](int k) { std::memcpy(&out[k].values[i], &to[k], sizeof(V)); });
   });
-  unrolled<Call::kOut>([&](int k) {
+  for_each_unrolled<Call::kOut>([&](int k) {
     if (Call::kOut == 1 || s.out[k]) {
       tile.store(s.out[k], row, out[k]);
     }
@@ -103,14 +106,15 @@ __device__ __forceinline__ void run_rows(
   Recorded<Op> words = {};
   load_bits<Op>(s, tile.has_word(), tile.word(), words);
   Vector<T> in[rows][Op::Call::kIn];
-  unrolled<rows>([&](int row) {
-    unrolled<Op::Call::kIn>([&](int k) { inputs.load(tile, s.in[k], k, row, in[row][k]); });
+  for_each_unrolled<rows>([&](int row) {
+    for_each_unrolled<Op::Call::kIn>(
+        [&](int k) { inputs.load(tile, s.in[k], k, row, in[row][k]); });
   });
-  unrolled<rows>([&](int row) { run_row(op, s, tile, row, in[row], words); });
+  for_each_unrolled<rows>([&](int row) { run_row(op, s, tile, row, in[row], words); });
   if constexpr (is_forward<typename Op::Call>) {
-    unrolled<kMasks<Op>>([&](int m) { words[m] = R::word(words[m]); });
+    for_each_unrolled<kMasks<Op>>([&](int m) { words[m] = R::word(words[m]); });
     make_bits(op, words, bits);
-    unrolled<Op::kBits>([&](int b) { bits[b] = tile.gather_bits(R::gathered(bits[b])); });
+    for_each_unrolled<Op::kBits>([&](int b) { bits[b] = tile.gather_bits(R::gathered(bits[b])); });
   }
   store_bits<Op>(s, tile.has_word(), tile.word(), bits);
 }
@@ -136,39 +140,40 @@ __device__ __forceinline__ void run_elements(
   for (int w = 0; first + 32 * w < end; w += kBatch) {
     const int64_t begin = first + 32 * w + lane;
     T in[kBatch][Call::kIn];
-    unrolled<kBatch>([&](int j) {
+    for_each_unrolled<kBatch>([&](int j) {
       const int64_t i = begin + 32 * j;
-      unrolled<Call::kIn>([&](int k) { in[j][k] = i < end ? s.in[k][inputs.place(k, i)] : T(0); });
+      for_each_unrolled<Call::kIn>(
+          [&](int k) { in[j][k] = i < end ? s.in[k][inputs.place(k, i)] : T(0); });
     });
-    unrolled<kBatch / R::kLanes>([&](int v) {
+    for_each_unrolled<kBatch / R::kLanes>([&](int v) {
       const int first_j = v * R::kLanes;
       typename R::V from[Call::kIn], to[Call::kOut];
       typename R::Mask recorded[kMasks<Op>];
-      unrolled<Call::kIn>([&](int k) {
+      for_each_unrolled<Call::kIn>([&](int k) {
         T lanes[R::kLanes];
-        unrolled<R::kLanes>([&](int l) { lanes[l] = in[first_j + l][k]; });
+        for_each_unrolled<R::kLanes>([&](int l) { lanes[l] = in[first_j + l][k]; });
         from[k] = R::joined(lanes);
       });
       if constexpr (!is_forward<Call>) {
-        unrolled<Op::kBits>([&](int b) {
+        for_each_unrolled<Op::kBits>([&](int b) {
           bool lanes[R::kLanes];
-          unrolled<R::kLanes>([&](int l) {
+          for_each_unrolled<R::kLanes>([&](int l) {
             lanes[l] = (__shfl_sync(~0u, kept[b], w + first_j + l) >> lane & 1u) != 0;
           });
           recorded[b] = R::mask(lanes);
         });
       }
       op(from, recorded, to);
-      unrolled<R::kLanes>([&](int l) {
+      for_each_unrolled<R::kLanes>([&](int l) {
         const int j = first_j + l;
         const int64_t i = begin + 32 * j;
-        unrolled<Call::kOut>([&](int k) {
+        for_each_unrolled<Call::kOut>([&](int k) {
           if (i < end && (Call::kOut == 1 || s.out[k])) {
             s.out[k][i] = R::lane(to[k], l);
           }
         });
         if constexpr (is_forward<Call>) {
-          unrolled<kMasks<Op>>([&](int m) {
+          for_each_unrolled<kMasks<Op>>([&](int m) {
             const uint32_t all = __ballot_sync(~0u, R::bit(recorded[m], l));
             kept[m] = lane == w + j ? all : kept[m];
           });
@@ -181,7 +186,7 @@ __device__ __forceinline__ void run_elements(
     make_bits(op, kept, bits);
     const int64_t rest = end - first - 32 * lane; // bits beyond the end are 0
     const uint32_t inside = rest < 32 ? ~(~0u << (rest > 0 ? rest : 0)) : ~0u;
-    unrolled<Op::kBits>([&](int b) { bits[b] &= inside; });
+    for_each_unrolled<Op::kBits>([&](int b) { bits[b] &= inside; });
     store_bits<Op>(s, has_word, word, bits);
   }
 }

@@ -64,10 +64,10 @@ void run(
       const auto op = device::compare_triple<E>(call);
       flat ? run_flat(op) : run_placed(op);
     } else if constexpr (reads_layouts<Call>) {
-      device::with_op<E>(call, [&](auto op) { flat ? run_flat(op) : run_placed(op); });
+      device::dispatch_op<E>(call, [&](auto op) { flat ? run_flat(op) : run_placed(op); });
     } else {
       TORCH_INTERNAL_ASSERT(flat); // the caller copies
-      device::with_op<E>(call, run_flat);
+      device::dispatch_op<E>(call, run_flat);
     }
   });
 }

@@ -18,7 +18,7 @@ CLAMPGRAD_HOST_DEVICE WordMask le(const Ordered& a, const Ordered& b) {
   return b.argument == Ordered::kChosen ? b.ge[a.argument] : a.le[b.argument];
 }
 CLAMPGRAD_HOST_DEVICE WordMask lt(const Ordered& a, const Ordered& b) {
-  return le(a, b) & negate(le(b, a));
+  return le(a, b) & logical_not(le(b, a));
 }
 CLAMPGRAD_HOST_DEVICE WordMask eq(const Ordered& a, const Ordered& b) {
   return le(a, b) & le(b, a);
@@ -65,18 +65,20 @@ struct AddedUp : ElementHere<float> {
 template <typename E>
 struct CompareTriple : Op<TensorForward<3>, E, 3> {
   BitFormat format;
-  int differentiated;
+  int differentiated_mask;
 
   template <typename V, typename Recorded>
   CLAMPGRAD_HOST_DEVICE void operator()(
       const V (&in)[3], Recorded (&recorded)[6], V (&out)[1]) const {
     using M = Mask<V>;
-    const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
+    const auto x = make_comparand<E>(in[0]), lo = make_comparand<E>(in[1]),
+               hi = make_comparand<E>(in[2]);
     const M x_lo = le(x, lo), lo_x = le(lo, x), x_hi = le(x, hi), hi_x = le(hi, x);
     const M lo_hi = le(lo, hi), hi_lo = le(hi, lo);
-    // The result of clamped(), by the fewest comparisons: first of x and lo, then of that and hi.
-    const V raised = select(M(lo_x | negate(x.number)), in[0], in[1]);
-    const M is_nan = negate(M(x_lo | lo_x)), is_low = select(lo_x, x_hi, lo_hi);
+    // The result of clamp_values(), by the fewest comparisons: first of x and lo, then of that and
+    // hi.
+    const V raised = select(M(lo_x | logical_not(x.not_nan)), in[0], in[1]);
+    const M is_nan = logical_not(M(x_lo | lo_x)), is_low = select(lo_x, x_hi, lo_hi);
     out[0] = select(M(is_nan | is_low), raised, in[2]);
     recorded[0] = as<Recorded>(x_lo, in[0], in[1]);
     recorded[1] = as<Recorded>(lo_x, in[1], in[0]);
@@ -101,7 +103,7 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
   }
 
  private:
-  using Argument = Compared<Ordered>;
+  using Argument = Comparand<Ordered>;
 
   template <typename Recorded, typename V>
   static CLAMPGRAD_HOST_DEVICE Recorded as(Mask<V> less_or_equal, V a, V b) {
@@ -112,14 +114,14 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
     }
   }
 
-  static CLAMPGRAD_HOST_DEVICE Argument argument(WordMask number, const Ordered& key) {
-    return {key, everywhere<WordMask>(), number};
+  static CLAMPGRAD_HOST_DEVICE Argument argument(WordMask not_nan, const Ordered& key) {
+    return {key, all_true<WordMask>(), not_nan};
   }
   // Whether a convention has this format for three Tensors.
   template <BitFormat tried>
   static constexpr bool is_format() {
-    for (int g = 0; g < kGradients; ++g) {
-      if (format_of(static_cast<Gradient>(g), 3) == tried) {
+    for (int g = 0; g < kGradientCount; ++g) {
+      if (bit_format_of(static_cast<Gradient>(g), 3) == tried) {
         return true;
       }
     }
@@ -132,16 +134,16 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
     if constexpr (is_format<tried>()) {
       if (format == tried) {
         const Argument y = {
-            clamped(x.key, lo.key, hi.key, x, lo, hi), everywhere<WordMask>(), WordMask()};
+            clamp_values(x.key, lo.key, hi.key, x, lo, hi), all_true<WordMask>(), WordMask()};
         WordMask masks[3];
-        triple_bits<tried>(triple_masks<tried>(x, lo, hi, y, differentiated), masks);
+        pack_triple_bits<tried>(triple_masks<tried>(x, lo, hi, y, differentiated_mask), masks);
         for (int b = 0; b < 3; ++b) {
           bits[b] = masks[b].bits;
         }
         return;
       }
     }
-    if constexpr (tried != BitFormat::position) {
+    if constexpr (tried != BitFormat::region) {
       apply_rule<first + 1>(x, lo, hi, bits);
     }
   }
@@ -150,8 +152,8 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
 template <typename E>
 auto compare_triple(const TensorForward<3>& call) {
   using Here = std::conditional_t<std::is_same_v<E, ElementHere<float>>, AddedUp, E>;
-  const BitFormat format = format_of(call.gradient, 3);
-  return CompareTriple<Here>{{}, format, call.differentiated};
+  const BitFormat format = bit_format_of(call.gradient, 3);
+  return CompareTriple<Here>{{}, format, call.differentiated_mask};
 }
 
 } // namespace

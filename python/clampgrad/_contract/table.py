@@ -11,7 +11,7 @@ CONVENTIONS: tuple[str, ...] = tuple(TABLE["conventions"])
 PSEUDO: tuple[str, ...] = tuple(c for c in CONVENTIONS if c in TABLE["pseudo_gradients"]["rows"][0])
 EXACT: tuple[str, ...] = tuple(c for c in CONVENTIONS if c not in PSEUDO)
 # Under these, a clamp by a number and a Tensor takes the number as a constant Tensor.
-AT_ONCE: tuple[str, ...] = (*TABLE["at_once"], *PSEUDO)
+ONE_STEP: tuple[str, ...] = (*TABLE["one_step"], *PSEUDO)
 # The conventions whose gradient is 0 at a bound that is a number, like that of torch's relu.
 _TIES = [row["numbers"] for row in TABLE["operators"]["clamp"]["rows"] if len(row["active"]) > 1]
 STRICT: tuple[str, ...] = tuple(c for c in EXACT if all(tie[c] == 0 for tie in _TIES))
@@ -27,7 +27,7 @@ def factors(
     nothing = [0] * len(row["points"][0])
     if numbers:
         return [row["numbers"][convention], *nothing[1:]]
-    shared = convention in TABLE["asks"] and len(row["active"]) > 1
+    shared = convention in TABLE["depends_on_differentiated"] and len(row["active"]) > 1
     return (
         nothing if shared and not differentiated >= {*row["active"]} else row["tensors"][convention]
     )

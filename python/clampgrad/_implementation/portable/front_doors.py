@@ -12,7 +12,7 @@ from torch.compiler import is_compiling
 from torch.jit import is_tracing
 from torch.overrides import handle_torch_function, has_torch_function
 
-from clampgrad._contract.table import AT_ONCE, CANONICAL, EXACT, PSEUDO, unknown
+from clampgrad._contract.table import ONE_STEP, CANONICAL, EXACT, PSEUDO, unknown
 from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._implementation.portable.forward import (
@@ -111,7 +111,7 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str, in_operator: 
         check_levels_allow_writing(x)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
-        if gradient.partition(",")[0] not in AT_ONCE:
+        if gradient.partition(",")[0] not in ONE_STEP:
             if suffix:
                 # If torch refuses the second, it raises before the first has written anything.
                 with torch.no_grad():
