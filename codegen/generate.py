@@ -164,7 +164,7 @@ def record_differentiated(info: DifferentiabilityInfo) -> DifferentiabilityInfo:
     word = re.compile(r"\bdifferentiated\b")
     if not any(word.search(d.formula) for d in info.derivatives):
         return info
-    call = f"differentiated_inputs({', '.join(a.name for a in info.args_with_derivatives)})"
+    call = f"differentiated_mask_of({', '.join(a.name for a in info.args_with_derivatives)})"
     saved = SavedAttribute(nctype=NamedCType("differentiated", BaseCType(longT)), expr=call)
     return replace(
         info,

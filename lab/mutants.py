@@ -220,7 +220,7 @@ FORMULAS = {
     r"Gradient::min_norm": r"Gradient::half",
     r"\bmaximize\b": r"!maximize",
     r"std::array\{(\w+), (\w+)(.*?)\}": r"std::array{\2, \1\3}",
-    r"(\w+Shares)\{\{(\w+), (\w+)(.*?differentiated)\}": r"\1{{\3, \2\4}",
+    r"(\w+Args)\{\{(\w+), (\w+)(.*?differentiated)\}": r"\1{{\3, \2\4}",
     r"at::where\((\w+), grad, 0\)": r"at::where(\1, 0, grad)",
     r"(clamp_mingrad_backward\(grad, self), (\S+), (\S+)\)": r"\1, \3, \2)",
 }

@@ -120,7 +120,7 @@ struct Functionalized<op, functional, Tensor&(Tensor&, Args...)> {
       return op(self, args...);
     }
     const auto result = functional(self, args...);
-    check_fits(self, result);
+    check_can_hold_result(self, result);
     impl::replace_(self, impl::from_functional_tensor(result));
     impl::commit_update(self);
     impl::sync(self);

@@ -1,7 +1,7 @@
 #include "kernels/fused.h"
 
 #include "Kernels.h"
-#include "kernels/cpu/best_loop.h"
+#include "kernels/cpu/select_loop.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/dim_order.h"
 #include "kernels/rules/conventions.h"
@@ -47,7 +47,7 @@ void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers
     memory.period[k] = words(from[k].period);
   }
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
-    static const auto loop = cpu::best_loop<scalar_t, Call>();
+    static const auto loop = cpu::select_loop<scalar_t, Call>();
     const auto s = lanes_of<Lane<scalar_t>>(memory);
     cpu::in_threads(words(s.n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
   });
@@ -75,7 +75,8 @@ Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
   const auto n = y.numel();
   const c10::SymInt bytes = bytes_of_bits(bits_per_element(call.gradient, Call::kIn), n);
   auto bits = empty_in_dim_order(bytes, {}, y.options().dtype(at::kByte));
-  // First, because this moves y where it is copy-on-write, and in place y is an input.
+  // Get the pointer before run() reads the inputs: this call copies a copy-on-write y, and in place
+  // y is an input.
   auto* out = y.mutable_data_ptr();
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
   Buffers<Call> memory = {{}, {}, {out}, to, n};
@@ -91,12 +92,12 @@ template Tensor fused_forward(const TensorForward<3>&, at::TensorList, const Ten
 
 namespace {
 
-// The bits for `of`, checked, because a saved-tensor hook may move or cast what was saved.
-c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int per_element) {
-  const auto bytes = bytes_of_bits(per_element, of.numel());
+// Checks the bits of the elements of `like`, because a saved-tensor hook may move or cast them.
+c10::MaybeOwned<Tensor> check_saved_bits(const Tensor& bits, const Tensor& like, int per_element) {
+  const auto bytes = bytes_of_bits(per_element, like.numel());
   TORCH_CHECK(
       bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes &&
-          bits.device() == of.device(),
+          bits.device() == like.device(),
       "clampgrad: saved bits must be those that were saved, not ",
       bits.options(),
       " of ",
@@ -111,43 +112,46 @@ c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int p
 
 template <size_t n>
 std::array<Tensor, n> fused_backward(
-    const Saved<n>& of, const Tensor& grad, const std::array<bool, n>& wanted) {
-  const auto bits = checked_bits(of.bits, grad, bits_per_element(of.call.convention.gradient, n));
+    const SavedForBackward<n>& saved,
+    const Tensor& grad,
+    const std::array<bool, n>& grad_input_mask) {
+  const auto bits =
+      check_saved_bits(saved.bits, grad, bits_per_element(saved.call.convention.gradient, n));
   const auto* from = static_cast<const uint64_t*>(bits->const_data_ptr());
   Buffers<Backward<n>> memory = {{}, {}, {}, from, grad.numel()};
   std::array<Tensor, n> to;
   for (size_t i = 0; i < n; ++i) {
-    if (wanted[i]) {
-      to[i] = empty_in_dim_order(grad.sym_sizes(), of.dim_order, grad.options());
+    if (grad_input_mask[i]) {
+      to[i] = empty_in_dim_order(grad.sym_sizes(), saved.dim_order, grad.options());
       memory.out[i] = to[i].mutable_data_ptr();
     }
   }
-  run(of.call, grad, of.dim_order, memory);
+  run(saved.call, grad, saved.dim_order, memory);
   return to;
 }
 
 template std::array<Tensor, 1> fused_backward(
-    const Saved<1>&, const Tensor&, const std::array<bool, 1>&);
+    const SavedForBackward<1>&, const Tensor&, const std::array<bool, 1>&);
 template std::array<Tensor, 2> fused_backward(
-    const Saved<2>&, const Tensor&, const std::array<bool, 2>&);
+    const SavedForBackward<2>&, const Tensor&, const std::array<bool, 2>&);
 template std::array<Tensor, 3> fused_backward(
-    const Saved<3>&, const Tensor&, const std::array<bool, 3>&);
+    const SavedForBackward<3>&, const Tensor&, const std::array<bool, 3>&);
 
 // ---- As an operator -----------------------------------------------------------------------------
 
 namespace {
 
-// Sets `mask` where bit v of `values` is set for the number v that the bits of an element make.
-void unpack(const uint64_t* bits, int64_t per_element, int64_t values, bool* mask, int64_t n) {
+// Sets `mask` where bit v of `values` is set, v being the number that the bits of an element make.
+void unpack_mask(const uint64_t* bits, int64_t per_element, int64_t values, bool* mask, int64_t n) {
   cpu::in_threads(words(n), [=](int64_t begin, int64_t end) {
     for (int64_t w = begin; w < end; ++w) {
       uint64_t chosen = 0;
       for (int64_t v = 0; v < int64_t{1} << per_element; ++v) {
-        uint64_t here = -(values >> v & 1); // everywhere, if v is one of them
+        uint64_t equal_v = -(values >> v & 1); // all ones if v is one of them
         for (int64_t b = 0; b < per_element; ++b) {
-          here &= bits[b * words(n) + w] ^ ((v >> b & 1) - uint64_t{1});
+          equal_v &= bits[b * words(n) + w] ^ ((v >> b & 1) - uint64_t{1});
         }
-        chosen |= here;
+        chosen |= equal_v;
       }
       const auto count = std::min(n - w * kWord, kWord);
       for (int64_t i = 0; i < count; ++i) {
@@ -175,10 +179,10 @@ Tensor native::mask(
     return mask;
   }
   const auto n = mask.numel();
-  const auto saved = checked_bits(bits, mask, static_cast<int>(bits_per_element));
+  const auto saved = check_saved_bits(bits, mask, static_cast<int>(bits_per_element));
   if (mask.is_cpu()) {
     const auto* words_of_bits = static_cast<const uint64_t*>(saved->const_data_ptr());
-    unpack(words_of_bits, bits_per_element, values, mask.mutable_data_ptr<bool>(), n);
+    unpack_mask(words_of_bits, bits_per_element, values, mask.mutable_data_ptr<bool>(), n);
     return mask;
   }
   // The bits by their place in a byte, and the number that those of an element make.

@@ -1,6 +1,6 @@
 #include "kernels/values.h"
 
-#include "kernels/cpu/best_loop.h"
+#include "kernels/cpu/select_loop.h"
 #include "kernels/cpu/threads.h"
 
 #include <ATen/Dispatch.h>
@@ -124,7 +124,7 @@ void run_row(
 
 template <typename T, typename Call>
 void run_rows(const Call& call, at::TensorIteratorBase& iter) {
-  static const auto loop = cpu::best_loop<T, Call>();
+  static const auto loop = cpu::select_loop<T, Call>();
   iter.for_each([&](char** data, const int64_t* strides, int64_t n, int64_t rows) {
     constexpr int kOperands = Call::kIn + 1;
     char* here[kOperands];
@@ -146,7 +146,7 @@ void compute_values(const NumberValues& call, const at::Tensor& x, const at::Ten
   const auto n = x.numel();
   const Buffers<NumberValues> memory = {{x.const_data_ptr()}, {words(n)}, {out}, nullptr, n};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "clampgrad", [&] {
-    static const auto loop = cpu::best_loop<scalar_t, NumberValues>();
+    static const auto loop = cpu::select_loop<scalar_t, NumberValues>();
     const auto s = lanes_of<Lane<scalar_t>>(memory);
     cpu::in_threads(words(n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
   });

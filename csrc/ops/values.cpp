@@ -44,16 +44,16 @@ bool has_names(const T&, long) {
   return false;
 }
 
-// Which of +0 and -0 fmax and fmin return, is up to the C library and the compiler that torch was
-// built with. So torch is asked.
-bool fmax_takes_last(at::ScalarType dtype) {
-  const auto ask = [](at::ScalarType of) {
-    return unseen([&] {
+// Whether fmax and fmin return the last of +0 and -0. This is up to the C library and the compiler
+// that torch was built with, so torch is tried.
+bool fmax_selects_last(at::ScalarType dtype) {
+  const auto selects_last = [](at::ScalarType of) {
+    return call_hidden_from_modes([&] {
       const Tensor zero = at::zeros({1}, of);
       return at::fmax(zero, zero.neg()).signbit().item<bool>();
     });
   };
-  static const bool of_half = ask(at::kHalf), of_bfloat16 = ask(at::kBFloat16);
+  static const bool of_half = selects_last(at::kHalf), of_bfloat16 = selects_last(at::kBFloat16);
   return dtype == at::kHalf ? of_half : of_bfloat16;
 }
 
@@ -64,13 +64,13 @@ void count_write(const Tensor& out) {
 }
 
 template <typename Call>
-Tensor compute_rows(const Call& call, const Tensor& out, at::TensorList args) {
+Tensor compute_into(const Call& call, const Tensor& out, at::TensorList args) {
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(true).add_owned_output(out);
   for (const auto& t : args) {
     config.add_owned_const_input(t);
   }
-  auto iter = unseen([&] { return config.build(); });
+  auto iter = call_hidden_from_modes([&] { return config.build(); });
   compute_values(call, iter);
   count_write(out);
   return iter.output();
@@ -78,7 +78,7 @@ Tensor compute_rows(const Call& call, const Tensor& out, at::TensorList args) {
 
 } // namespace
 
-// ---- Whether a kernel of ours computes it ------------------------------------------------------
+// ---- Whether our kernel computes the values -----------------------------------------------------
 
 bool values::is_unobserved() {
   return !flushes_subnormals() && !at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
@@ -115,9 +115,9 @@ Tensor values::compute(
     const Tensor& out, const Tensor& self, const Number& min, const Number& max) {
   const auto call = number_values(self, min, max);
   if (!self.is_contiguous() || (out.defined() && !out.is_same(self))) {
-    return compute_rows(call, out, self);
+    return compute_into(call, out, self);
   }
-  const auto y = out.defined() ? out : unseen([&] { return empty_result(self); });
+  const auto y = out.defined() ? out : call_hidden_from_modes([&] { return empty_result(self); });
   compute_values(call, self, y);
   count_write(out);
   return y;
@@ -126,15 +126,15 @@ Tensor values::compute(
 Tensor values::compute(
     const Tensor& out, const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
   if (is_given(min) && is_given(max)) {
-    return compute_rows(TensorValues<3>(), out, {self, *min, *max});
+    return compute_into(TensorValues<3>(), out, {self, *min, *max});
   }
   return is_given(min) ? compute(out, Extremum::clamp_min, self, *min)
                        : compute(out, Extremum::clamp_max, self, *max);
 }
 
 Tensor values::compute(const Tensor& out, Extremum op, const Tensor& self, const Tensor& other) {
-  const bool last = skips_nan(op) && fmax_takes_last(self.scalar_type());
-  return compute_rows(TensorValues<2>{op, last}, out, {self, other});
+  const bool last = skips_nan(op) && fmax_selects_last(self.scalar_type());
+  return compute_into(TensorValues<2>{op, last}, out, {self, other});
 }
 
 // ---- By our kernel or ATen's -------------------------------------------------------------------

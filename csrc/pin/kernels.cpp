@@ -78,7 +78,7 @@ struct Kernel<Result(Args...)> {
     const auto c = current_pin();
     if (pin_applies(c, kind)) {
       // Where the front door records nothing it calls aten's operator, which is this one.
-      if (is_recorded(args...)) {
+      if (should_record(args...)) {
         pinned_calls<Aten>.fetch_add(1, std::memory_order_relaxed);
         return front_door(guarded(args)..., *c);
       }
@@ -199,7 +199,7 @@ Tensor& batched_clamp_(DispatchKeySet keys, Tensor& self, const Bound& min, cons
   const auto* batched = at::functorch::maybeGetBatchedImpl(self);
   const auto is_larger = [&](const Tensor& bound) { return bound.dim() > self.dim(); };
   const bool fits = batched && !any_tensor(is_larger, min) && !any_tensor(is_larger, max);
-  if (!c || !is_recorded(self, min, max) || !fits || may_share_memory(batched->value())) {
+  if (!c || !should_record(self, min, max) || !fits || may_share_memory(batched->value())) {
     torch::jit::Stack stack = {self, min, max};
     torch_batching_rule<Aten>->callBoxed(torch_batching_rule<Aten>->opHandle(), keys, &stack);
     return self;

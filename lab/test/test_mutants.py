@@ -36,7 +36,7 @@ def test_rules_for_cpp(text, expected):
 
 
 @pytest.mark.parametrize("was, becomes", [
-    ("NumberShares{{a, b}, differentiated}", "NumberShares{{b, a}, differentiated}"),
+    ("ScalarClampArgs{{a, b}, differentiated}", "ScalarClampArgs{{b, a}, differentiated}"),
     ("std::array{a_t, b_t, c_t}", "std::array{b_t, a_t, c_t}"),
     ("at::where(passes, grad, 0)", "at::where(passes, 0, grad)"),
 ])  # fmt: skip

@@ -6,7 +6,7 @@ This uses nothing of the package. A factor of 0 blocks whatever the incoming gra
 
 import torch
 
-from oracle import TWO_STEP, CONVENTIONS, PSEUDO, TABLE, factors, pseudo_gradient, selection
+from oracle import CONVENTIONS, PSEUDO, TABLE, TWO_STEP, factors, pseudo_gradient, selection
 
 ARGUMENTS = {name: tuple(o["arguments"]) for name, o in TABLE["operators"].items()}
 CLAMPS = tuple(TABLE["pseudo_gradients"]["operators"])

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from common import DTYPES, OF_NO_CONVENTION, RELEASED, eager, tied
-from oracle import EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled, encode_comparisons
+from oracle import EXACT, PSEUDO, TABLE, encode_comparisons, factors, gradient_of_x, scaled
 
 OPERATORS = TABLE["operators"]
 ROWS = [

@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
 from common import RELEASED, assert_same
-from oracle import TWO_STEP, CONVENTIONS, EXACT
+from oracle import CONVENTIONS, EXACT, TWO_STEP
 
 PORTABLE = clampgrad.implementation == "portable"
 

@@ -9,7 +9,7 @@ import torch
 import clampgrad
 from common import DTYPES, assert_same, check_rows, outcome
 from matrix.reference import forward
-from oracle import TWO_STEP, CONVENTIONS, EXACT
+from oracle import CONVENTIONS, EXACT, TWO_STEP
 
 OF_BOTH = (*DTYPES, torch.uint8, torch.int8, torch.int64)
 NUMBERS = (0.1, -1, 1000, torch.nan)

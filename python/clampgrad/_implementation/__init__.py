@@ -24,7 +24,7 @@ except ModuleNotFoundError:
         "--no-build-isolation .` in the folder above), and import it from elsewhere, without that folder in PYTHONPATH"
     ) from None
 from clampgrad._implementation.environment import is_set
-from clampgrad._implementation.library import TO_MEND, NoLibrary, libraries, load_library
+from clampgrad._implementation.library import REINSTALL_ADVICE, NoLibrary, libraries, load_library
 from clampgrad._implementation.stamp import minor
 from clampgrad._torch.compiler import skip_own_frames
 from clampgrad._torch.private_names import check
@@ -67,11 +67,13 @@ def choose() -> tuple[str, str, ModuleType]:
         except NoLibrary as error:
             why = str(error)
         if required:
-            raise ImportError(f"{why}; CLAMPGRAD_REQUIRE_COMPILED is set. To mend it, {TO_MEND}")
+            raise ImportError(
+                f"{why}; CLAMPGRAD_REQUIRE_COMPILED is set. To mend it, {REINSTALL_ADVICE}"
+            )
         if libraries() or MISSING:  # otherwise it was built without one on purpose
             warnings.warn(
                 f"clampgrad runs its portable implementation, in plain PyTorch: {why}. To mend it, "
-                f"{TO_MEND}. CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",
+                f"{REINSTALL_ADVICE}. CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",
                 stacklevel=2,
             )
     check("portable")

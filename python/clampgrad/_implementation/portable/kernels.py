@@ -21,8 +21,12 @@ from torch import Tensor
 
 from clampgrad._contract.table import PSEUDO
 from clampgrad._implementation.portable.composed import compose, is_composed
-from clampgrad._implementation.portable.forward import check_in_place, is_written_input
-from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
+from clampgrad._implementation.portable.forward import check_in_place, is_mutated_graph_input
+from clampgrad._implementation.portable.front_doors import (
+    column_of,
+    operator_of,
+    resolve_convention,
+)
 from clampgrad._implementation.portable.gate import CallSpec, Clamp, are_numbers, locate_elements
 from clampgrad._torch import tangents, thread_state
 from clampgrad._torch.dispatcher import (
@@ -108,7 +112,7 @@ def find_open_block(block: Block | None) -> Block | None:
 
 
 def pin_canonical_name(gradient: str, maximize: bool, /) -> str:
-    return resolved(gradient, maximize) + ", maximize" * maximize
+    return resolve_convention(gradient, maximize) + ", maximize" * maximize
 
 
 def active_thread_block(pin: ThreadPin) -> Block | None:
@@ -172,7 +176,7 @@ class PinnedCallSpec(CallSpec):
     is_recording: bool  # grad mode of the caller; an autograd function turns it off
 
     def forward(self, *args: Any) -> Tensor:
-        if self.in_place and is_written_input(args[0]):  # the result is computed from a copy
+        if self.in_place and is_mutated_graph_input(args[0]):  # the result is computed from a copy
             return super().forward(*args)
         present = {"clamp_min": args[:2], "clamp_max": args[::2]}.get(self.name.rstrip("_"), args)
         with next_level(self.is_recording):
@@ -274,7 +278,7 @@ def kernel(name: str, operator: Any) -> Kernel:
             contract_operator = operator_of(*others)
         is_recording = torch.is_grad_enabled()
         with next_level(False):
-            dtype, args, position = locate_elements(name, gradient, (x, *others))
+            dtype, args, comparison_code = locate_elements(name, gradient, (x, *others))
         redispatch_below = partial(operator.redispatch, below_autograd(keys))
         spec = PinnedCallSpec(
             name,
@@ -285,7 +289,7 @@ def kernel(name: str, operator: Any) -> Kernel:
             redispatch_below,
             is_recording,
         )
-        return PinnedNode.call(spec, is_recording, *args, position)
+        return PinnedNode.call(spec, is_recording, *args, comparison_code)
 
     return call
 

@@ -9,7 +9,7 @@ namespace clampgrad::cpu {
 
 // For the instruction set that ATen uses here (the variable ATEN_CPU_CAPABILITY can lower it).
 template <typename T, typename Call>
-Loop<T, Call> best_loop() {
+Loop<T, Call> select_loop() {
 #if defined(__x86_64__)
   const auto capability = at::get_cpu_capability();
   if (capability == "AVX512") {
