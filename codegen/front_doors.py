@@ -82,7 +82,7 @@ def operator_kernel(f: NativeFunction) -> str:
         signature = NativeSignature(f.func, symint=False).defn(name=cpp.name(f.func))
     name = cpp.name(f.func)  # clamp_out
     self, *bounds = operands(f)
-    given = ", ".join([self, *(f"guarded({bound})" for bound in bounds)])
+    given = ", ".join([self, *(f"guard_dynamic_floats({bound})" for bound in bounds)])
     lines = []
     if "gradient" in names_of(f.func.arguments.flat_all):
         convention = "parse_convention(gradient, maximize)"
@@ -128,7 +128,7 @@ def api(f: NativeFunction) -> str:
             f"if (!all_tensors(is_plain, self, {bounds})) {{",
             "  std::optional<c10::impl::ExcludeDispatchKeyGuard> traced;",
             "  if (at::tracer::impl::is_dispatch_enabled()) {",
-            "    traced.emplace(kTraced);",
+            "    traced.emplace(kJitTraceKey);",
             "  }",
             f"  {lines[0]}",
             "}",

@@ -361,11 +361,11 @@ def enter_front_door(f: NativeFunction, text: str) -> str:
         return text
     args = ", ".join(a.name for a in f.func.arguments.flat_all)
     door = call_door(f, *convention_of(f), args)
-    shortcut = f"  if (in_functionalization() || all_tensors(is_fusable, {args})) return {door};\n"
+    shortcut = f"  if (is_functionalizing() || all_tensors(is_fusable, {args})) return {door};\n"
     numbers = [a.name for a in f.func.arguments.flat_all if "Scalar" in str(a.type)]
     if numbers:
-        changing = " || ".join(f"is_changing({n})" for n in numbers)
-        again = ", ".join(["ks", "self", *(f"guarded({n})" for n in numbers)])
+        changing = " || ".join(f"depends_on_dynamic_float({n})" for n in numbers)
+        again = ", ".join(["ks", "self", *(f"guard_dynamic_floats({n})" for n in numbers)])
         kernel = f.func.name.unambiguous_name()
         shortcut += f"  if ({changing}) return {kernel}({again});\n"
     return insert(shortcut, "{\n", text, 1)

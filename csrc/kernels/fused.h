@@ -10,7 +10,8 @@
 namespace clampgrad {
 
 // The bounds are not NaN.
-NumberValues number_values(const at::Tensor& self, const Number& min, const Number& max);
+NumberValues number_values(
+    const at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max);
 
 // Writes the result to `y`, which is dense and may be an input, and returns the bits. All tensors
 // have one shape, dtype and device.

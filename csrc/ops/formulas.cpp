@@ -50,9 +50,9 @@ Comparand<TensorValue> make_comparand_in_dtype(const Tensor& t) {
 // result y, and save at most the mask `x == y` besides: x lies strictly between bounds exactly
 // where y does. y is computed again here, by the operator of the forward, because the tensor that
 // the forward returned may have changed in place; compilers compute nothing twice. Where Inductor
-// would not round y, because a bound is a symbol (stays_unrounded) or a Tensor, x is compared.
+// would not round y, because a bound is a symbol (is_left_unrounded) or a Tensor, x is compared.
 bool compiler_keeps_result() {
-  return in_functionalization() && !in_transform();
+  return is_functionalizing() && !is_in_transform();
 }
 
 // Returns the result in place of self, if only self is differentiated and the result is enough for
@@ -132,7 +132,8 @@ Shares<1> make_shares(const ScalarClampArgs& source) {
     return dispatch_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
       constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
       const bool from_result = compiler_keeps_result() &&
-          !stays_unrounded(min, self.scalar_type()) && !stays_unrounded(max, self.scalar_type()) &&
+          !is_left_unrounded(min, self.scalar_type()) &&
+          !is_left_unrounded(max, self.scalar_type()) &&
           (format != BitFormat::region || !(has_lo && has_hi) || is_less(*min, *max));
       return make_share_function<Rule>(
           from_result
@@ -276,10 +277,11 @@ Tensor check_linear(const Tensor& tangent, Gradient gradient) {
 namespace native {
 
 Tensor clamp_mingrad_backward(
-    const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
+    const Tensor& grad, const Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
   TORCH_CHECK(min || max, "At least one of 'min' or 'max' must not be None"); // as torch.clamp
   const Convention least_norm = {Gradient::min_norm, false};
-  const ScalarClampArgs source = {{self}, in_dtype(min, self), in_dtype(max, self), least_norm};
+  const ScalarClampArgs source = {
+      {self}, round_to_dtype(min, self), round_to_dtype(max, self), least_norm};
   return make_shares(source)(grad)[0].get(grad);
 }
 

@@ -16,7 +16,7 @@ inline at::Tensor cast(const at::Tensor& t, at::ScalarType dtype) {
 // clamp between numbers, in the dtype of args[0].
 struct ScalarClampArgs {
   std::array<at::Tensor, 1> args;
-  Number min, max;
+  OptionalScalar min, max;
   Convention convention;
 };
 

@@ -41,7 +41,7 @@ at::Tensor copy_mutated_input(const at::Tensor& self);
 at::Tensor& adopt_result(at::Tensor& self, const at::Tensor& result);
 
 // Returns the other bound with which clamp gives the result of clamp_min or clamp_max.
-Number implied_bound(const at::Scalar& bound);
+OptionalScalar implied_bound(const at::Scalar& bound);
 inline OptionalTensor implied_bound(const at::Tensor&) {
   return std::nullopt;
 }
@@ -49,8 +49,10 @@ inline OptionalTensor implied_bound(const at::Tensor&) {
 namespace front_door {
 
 // With bounds of one kind; those between a number and a Tensor are in ops/mixed.h.
-at::Tensor clamp(const at::Tensor& self, const Number& min, const Number& max, Convention c);
-at::Tensor& clamp_(at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor clamp(
+    const at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max, Convention c);
+at::Tensor& clamp_(
+    at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max, Convention c);
 at::Tensor clamp(
     const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
 at::Tensor& clamp_(

@@ -15,7 +15,7 @@ namespace clampgrad {
 
 // The bound beside `self`, whose dtype is that of clamp_min(self, min): there a number is rounded.
 inline at::Tensor to_tensor_bound(const at::Tensor& self, const at::Scalar& number) {
-  const auto bound = at::scalar_tensor(*in_dtype(number, self), self.options());
+  const auto bound = at::scalar_tensor(*round_to_dtype(number, self), self.options());
   return overflows(number, self) ? at::clamp_min(bound, number) : bound; // which raises, or not
 }
 inline at::Tensor to_tensor_bound(const at::Tensor& self, const at::Tensor& bound) {

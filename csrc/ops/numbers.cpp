@@ -16,16 +16,16 @@ using at::Tensor;
 namespace {
 
 // Kernels take neither a NaN bound, which is the result everywhere, nor a symbol.
-bool is_fusable_clamp(const Tensor& self, const Number& min, const Number& max) {
-  const auto plain = [](const Number& n) { return !n || !(n->isSymbolic() || is_nan(n)); };
+bool is_fusable_clamp(const Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
+  const auto plain = [](const OptionalScalar& n) { return !n || !(n->isSymbolic() || is_nan(n)); };
   return is_fusable_dtype(self.scalar_type()) && is_fusable(self) && plain(min) && plain(max);
 }
 
 } // namespace
 
 // torch.clamp_min(x, nan) is NaN everywhere, as clamp(x, nan, nan); clamp(x, min=nan) from 2.13 on.
-Number implied_bound(const Scalar& bound) {
-  return is_nan(bound) ? Number(bound) : std::nullopt;
+OptionalScalar implied_bound(const Scalar& bound) {
+  return is_nan(bound) ? OptionalScalar(bound) : std::nullopt;
 }
 
 // Note [In place]
@@ -44,7 +44,8 @@ Number implied_bound(const Scalar& bound) {
 
 using ClampNode = autograd::ClampRecordedBackward0;
 
-Tensor front_door::clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
+Tensor front_door::clamp(
+    const Tensor& self, const OptionalScalar& min, const OptionalScalar& max, Convention c) {
   if (!should_record(self, min, max)) {
     return values::clamp(self, min, max);
   }
@@ -54,8 +55,8 @@ Tensor front_door::clamp(const Tensor& self, const Number& min, const Number& ma
   if (!is_fusable_clamp(self, min, max)) {
     return clampgrad::_clamp_composed(
         copy_for_backward(self),
-        in_dtype(min, self),
-        in_dtype(max, self),
+        round_to_dtype(min, self),
+        round_to_dtype(max, self),
         name_of(c.gradient),
         c.maximize);
   }
@@ -66,7 +67,8 @@ Tensor front_door::clamp(const Tensor& self, const Number& min, const Number& ma
   return attach_node(node, c, std::move(y), bits, [&] { return at::clamp(self, min, max); });
 }
 
-Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
+Tensor& front_door::clamp_(
+    Tensor& self, const OptionalScalar& min, const OptionalScalar& max, Convention c) {
   if (!should_record(self, min, max)) {
     return values::clamp_(self, min, max);
   }
@@ -76,7 +78,7 @@ Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, C
   // Under a compiler, clamp a copy of self: backward can recompute masks from the copy, but not
   // from self, which is overwritten. adopt_result() passes on no tangent, so a self with one does
   // not come here.
-  if (in_functionalization() && !in_transform() && !self._fw_grad(0).defined()) {
+  if (is_functionalizing() && !is_in_transform() && !self._fw_grad(0).defined()) {
     torch::autograd::check_inplace(self, /*requires_grad=*/true);
     return adopt_result(
         self,
@@ -84,11 +86,15 @@ Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, C
   }
   if (!is_fusable_clamp(self, min, max)) {
     return clampgrad::_clamp_composed_(
-        self, in_dtype(min, self), in_dtype(max, self), name_of(c.gradient), c.maximize);
+        self,
+        round_to_dtype(min, self),
+        round_to_dtype(max, self),
+        name_of(c.gradient),
+        c.maximize);
   }
   torch::autograd::check_inplace(self, /*requires_grad=*/true);
   if (at::SavedTensorDefaultHooks::get_hooks() || !self.is_non_overlapping_and_dense() ||
-      modes_look_on()) {
+      has_observing_mode()) {
     return adopt_result(self, clamp(self, min, max, c));
   }
   const auto node = autograd::make_node<ClampNode>(self);

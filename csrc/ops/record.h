@@ -31,7 +31,7 @@ auto call_below_autograd(const Kernel& kernel) {
 template <typename Kernel>
 auto call_hidden_from_modes(const Kernel& kernel) {
   const c10::impl::ExcludeDispatchKeyGuard guard(
-      c10::autograd_dispatch_keyset_with_ADInplaceOrView | kModes);
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | kModeKeys);
   return kernel();
 }
 
@@ -52,7 +52,7 @@ template <typename Node, typename Aten>
 at::Tensor attach_node(
     const Node& node, Convention c, at::Tensor y, const at::Tensor& bits, const Aten& aten) {
   save_for_backward(node, c, y, bits);
-  if (modes_look_on()) {
+  if (has_observing_mode()) {
     y = call_below_autograd(aten);
   }
   torch::autograd::set_history(y, node);

@@ -194,7 +194,7 @@ void check_no_overlap(const Tensor& self, const Tensor& other) {
 bool is_mutated_graph_input(const Tensor& self) {
   constexpr bool is_needed =
       TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 13 && TORCH_VERSION_MINOR < 15;
-  if (!is_needed || !in_functionalization() || in_transform() || self.layout() != at::kStrided) {
+  if (!is_needed || !is_functionalizing() || is_in_transform() || self.layout() != at::kStrided) {
     return false;
   }
   bool is_clone = false;

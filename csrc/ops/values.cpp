@@ -112,7 +112,7 @@ bool values::is_writable(const Tensor& out, at::ScalarType dtype) {
 // ---- By our kernel -----------------------------------------------------------------------------
 
 Tensor values::compute(
-    const Tensor& out, const Tensor& self, const Number& min, const Number& max) {
+    const Tensor& out, const Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
   const auto call = number_values(self, min, max);
   if (!self.is_contiguous() || (out.defined() && !out.is_same(self))) {
     return compute_into(call, out, self);

@@ -80,14 +80,14 @@ struct Kernel<Result(Args...)> {
       // Where the front door records nothing it calls aten's operator, which is this one.
       if (should_record(args...)) {
         pinned_calls<Aten>.fetch_add(1, std::memory_order_relaxed);
-        return front_door(guarded(args)..., *c);
+        return front_door(guard_dynamic_floats(args)..., *c);
       }
       refuse_torchscript_autodiff();
       if (is_computed_by_clampgrad(args...)) {
         return front_door(args..., *c);
       }
     }
-    return c ? Aten::redispatch(torch_kernel_keys(keys), guarded(args)...)
+    return c ? Aten::redispatch(torch_kernel_keys(keys), guard_dynamic_floats(args)...)
              : Aten::redispatch(torch_kernel_keys(keys), args...);
   }
 
@@ -204,7 +204,7 @@ Tensor& batched_clamp_(DispatchKeySet keys, Tensor& self, const Bound& min, cons
     torch_batching_rule<Aten>->callBoxed(torch_batching_rule<Aten>->opHandle(), keys, &stack);
     return self;
   }
-  return front_door::clamp_(self, guarded(min), guarded(max), *c);
+  return front_door::clamp_(self, guard_dynamic_floats(min), guard_dynamic_floats(max), *c);
 }
 
 // ---- Registration -------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ struct Registration {
     CLAMPGRAD_FOREACH(extremum, minimum_)
 #undef CLAMPGRAD_FOREACH
 
-    add_batched<aten::clamp_, Number>();
+    add_batched<aten::clamp_, OptionalScalar>();
     add_batched<aten::clamp__Tensor, OptionalTensor>();
   }
 

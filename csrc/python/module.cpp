@@ -415,11 +415,12 @@ void add_pin(PyObject* module_) {
 
 at::Scalar guard_in_python(const at::Scalar& bound) {
   const py::gil_scoped_acquire gil;
-  const auto guarded = py::module_::import("clampgrad._torch.surroundings").attr("guarded");
+  const auto guard =
+      py::module_::import("clampgrad._torch.surroundings").attr("guard_dynamic_floats");
   if (bound.isFloatingPoint()) {
-    return guarded(bound.toSymFloat()).cast<c10::SymFloat>();
+    return guard(bound.toSymFloat()).cast<c10::SymFloat>();
   }
-  return guarded(bound.toSymInt()).cast<c10::SymInt>();
+  return guard(bound.toSymInt()).cast<c10::SymInt>();
 }
 
 } // namespace
@@ -432,7 +433,7 @@ PyMODINIT_FUNC PyInit__C() {
   if (module) {
     clampgrad::autograd::add_node_types(module);
     clampgrad::add_pin(module);
-    clampgrad::guard_with(&clampgrad::guard_in_python);
+    clampgrad::set_symbol_guard(&clampgrad::guard_in_python);
     // As csrc/base/stamp.cpp has it: this file can be another build's too.
     PyModule_AddStringConstant(module, "stamp", clampgrad::kStamp);
   }

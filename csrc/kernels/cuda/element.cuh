@@ -74,9 +74,9 @@ __device__ __forceinline__ Pair<T> lesser(Pair<T> a, Pair<T> b) {
 }
 
 template <typename T>
-struct Single;
+struct SingleRegister;
 template <typename T>
-struct Packed;
+struct PairRegister;
 
 // ---- Elements -----------------------------------------------------------------------------------
 
@@ -136,9 +136,9 @@ struct AsFloat : ElementFor<T> {
 // Up to 2.12 torch.clamp takes max and min on the GPU, which make +0 greater than -0; since then it
 // compares, as on the CPU (pytorch/pytorch#185354).
 template <typename T>
-struct ElementHere : std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementFor<T>> {
-  static constexpr bool is_packed = sizeof(T) == 2 && cuda::packs<T>;
-  using Register = std::conditional_t<is_packed, Packed<T>, Single<T>>;
+struct CudaElement : std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementFor<T>> {
+  static constexpr bool is_packed = sizeof(T) == 2 && cuda::compares_in_pairs<T>;
+  using Register = std::conditional_t<is_packed, PairRegister<T>, SingleRegister<T>>;
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
   template <bool has_lo, bool has_hi, typename V, typename K>

@@ -103,10 +103,10 @@ def below_a_trace() -> bool:
     return False
 
 
-def guarded(bound: Any) -> Any:
-    """A bound without the floats that Dynamo makes symbols because they change: a guard compares
-    each from now on, whatever the bound makes of it. Where nothing asks, torch up to 2.14 may keep
-    the value without a guard (github.com/pytorch/pytorch/issues/194976)."""
+def guard_dynamic_floats(bound: Any) -> Any:
+    """Makes Dynamo guard the value of each float in a bound that it made a symbol because it changes.
+    Returns a plain number, or the bound itself if it also depends on sizes or data. Where nothing
+    reads the value, torch up to 2.14 may keep it without a guard (github.com/pytorch/pytorch/issues/194976)."""
     if not isinstance(bound, (torch.SymFloat, torch.SymInt)) or "zf" not in str(bound):
         return bound
     changing = {s for s in bound.node.expr.free_symbols if s.name.startswith("zf")}
@@ -126,7 +126,7 @@ def dispatch_modes_are_on() -> bool:
 KEEPS_WRITTEN_INPUTS = (2, 13) <= tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)
 
 
-def in_functionalization() -> bool:
+def is_functionalizing() -> bool:
     """Whether calls are recorded as a graph of functions, by torch.compile for example."""
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FUNCTIONAL) is not None
 

@@ -16,7 +16,7 @@ from clampgrad._torch.dispatcher import exclude_outer_levels
 from clampgrad._torch.surroundings import (
     KEEPS_WRITTEN_INPUTS,
     dispatch_modes_are_on,
-    in_functionalization,
+    is_functionalizing,
     in_transform,
     is_of_transform,
     share_memory,
@@ -110,7 +110,7 @@ def rounded(number: float, dtype: torch.dtype) -> float:
 def is_mutated_graph_input(x: Tensor) -> bool:
     """Whether x is an input that the graph being captured mutates (csrc/ops/tensors.cpp, Note [An
     input that a graph writes])."""
-    if not KEEPS_WRITTEN_INPUTS or not in_functionalization() or in_transform():
+    if not KEEPS_WRITTEN_INPUTS or not is_functionalizing() or in_transform():
         return False
     if x.layout != torch.strided:
         return False

@@ -27,7 +27,7 @@ from clampgrad._torch import tangents
 from clampgrad._torch.surroundings import (
     below_a_trace,
     check_levels_allow_writing,
-    guarded,
+    guard_dynamic_floats,
     in_levels,
     without_dispatch_modes,
 )
@@ -159,7 +159,7 @@ def make_clamp(name: str) -> Callable[..., Tensor]:
                     if one_bound
                     else torch_function(x, lo, hi)
                 )
-        lo, hi = guarded(lo), guarded(hi)
+        lo, hi = guard_dynamic_floats(lo), guard_dynamic_floats(hi)
         if out is not None:
             return call_torch(name, x, lo, hi, out=out)
         if not should_record(x, lo, hi) or (lo is None and hi is None):

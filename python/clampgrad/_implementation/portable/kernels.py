@@ -39,7 +39,7 @@ from clampgrad._torch.dispatcher import (
     register_at_autograd_keys,
     torch_kernel_keys,
 )
-from clampgrad._torch.surroundings import below_a_trace, guarded, in_autodiff
+from clampgrad._torch.surroundings import below_a_trace, guard_dynamic_floats, in_autodiff
 
 # ---- The active pin: see _C.pyi -----------------------------------------------------------------
 
@@ -271,7 +271,7 @@ def kernel(name: str, operator: Any) -> Kernel:
         if not should_record(x, others, in_place):
             return operator.redispatch(torch_kernel_keys(keys), x, *others)
         pinned_calls[f"aten::{out_of_place}"] += 1
-        others = tuple(map(guarded, others))
+        others = tuple(map(guard_dynamic_floats, others))
         contract_operator = out_of_place
         if is_clamp:
             others = bounds(others)
