@@ -28,7 +28,7 @@ from buildtools.library import LIBRARY, Python, folder, python_of, this_python
 from buildtools.package import Build, Package
 from buildtools.readme import readme
 from buildtools.switches import is_set, portable
-from buildtools.torch_here import cannot_build
+from buildtools.torch_here import find_missing_requirement
 
 ROOT = Path(__file__).resolve().parent
 
@@ -93,14 +93,14 @@ def sources(out: Path, cuda: bool) -> list[Path]:
     import torch
 
     from buildtools.stamp import header
-    from buildtools.unity import together, write
+    from buildtools.unity import group_into_units, write
     from codegen.generate import generate
 
     write(out / "stamp.h", header(torch.__version__))
     kinds = ("*.cpp", "*.cu") if cuda else ("*.cpp",)
     written = sorted(path for kind in kinds for path in (ROOT / "csrc").rglob(kind))
     files = [*written, *generate(ROOT, out, cuda)]
-    return together(files, out) if is_set("CLAMPGRAD_UNITY", "1") else files
+    return group_into_units(files, out) if is_set("CLAMPGRAD_UNITY", "1") else files
 
 
 def extensions() -> list[Extension]:
@@ -181,6 +181,8 @@ class BuildExt(build_ext):
 commands = {"build": Build, "build_py": Package, "build_ext": BuildExt}
 if __name__ == "__main__":
     # setuptools must know that there is an extension; BuildExt fills it in.
-    later = [] if portable() or cannot_build() else [Extension("clampgrad._C", sources=[])]
+    later = (
+        [] if portable() or find_missing_requirement() else [Extension("clampgrad._C", sources=[])]
+    )
     shown = {"long_description": readme(), "long_description_content_type": "text/markdown"}
     setup(ext_modules=later, cmdclass=commands, **shown)

@@ -14,7 +14,7 @@ from buildtools.library import LIBRARY
 from buildtools.pip_nvcc import OLDEST, PACKAGES
 from buildtools.stamp import sources
 from buildtools.switches import is_set, portable
-from buildtools.torch_here import cannot_build, refuse_newer
+from buildtools.torch_here import find_missing_requirement, refuse_newer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,7 +42,7 @@ def why_portable() -> str | None:
     if portable():
         return None
     refuse_newer()
-    missing = cannot_build()
+    missing = find_missing_requirement()
     if missing and is_set("CLAMPGRAD_REQUIRE_COMPILED"):
         raise SystemExit(f"CLAMPGRAD_REQUIRE_COMPILED=1, but {missing}")
     if missing:

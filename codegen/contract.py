@@ -20,7 +20,7 @@ POSITIONS = ("x = y", "x < y", "x > y", "y is NaN")
 COLUMNS = ("g < 0", "g = 0", "g > 0", "g is NaN")
 
 
-def contract(path: Path) -> dict[str, object]:
+def render_contract(path: Path) -> dict[str, object]:
     table: Any = load_entries(path)
     pseudo = {row["position"]: row for row in table["pseudo_gradients"]["rows"]}
     columns = [table["pseudo_gradients"]["columns"].index(c) for c in COLUMNS]
@@ -28,9 +28,9 @@ def contract(path: Path) -> dict[str, object]:
     exact = [name for name in names if name not in pseudo[POSITIONS[0]]]
     operators = {name: of for name, of in table["operators"].items() if name != "__line__"}
     return {
-        "exact": gradients(exact),
+        "exact": render_gradients(exact),
         **{
-            key: gradients(named(path, table, key, exact))
+            key: render_gradients(read_gradient_names(path, table, key, exact))
             for key in ("depends_on_differentiated", "one_step")
         },
         "points": [points(path, name, of, exact) for name, of in operators.items()],
@@ -43,24 +43,24 @@ def contract(path: Path) -> dict[str, object]:
     }
 
 
-def named(path: Path, table: Any, key: str, exact: list[str]) -> list[str]:
-    """The names under a key, which the compiler needs at least one of."""
+def read_gradient_names(path: Path, table: Any, key: str, exact: list[str]) -> list[str]:
+    """Reads the names under a key, of which the compiler needs at least one."""
     names = table.get(key) or []
     if not names or not {*names} <= {*exact}:
         raise CodegenError(path, 1, f"{key}: names some of {', '.join(exact)}")
     return names
 
 
-def gradients(names: Iterable[str]) -> str:
+def render_gradients(names: Iterable[str]) -> str:
     return ", ".join(f"Gradient::{name}" for name in names)
 
 
-def braced(values: Iterable[object]) -> str:
+def format_initializer(values: Iterable[object]) -> str:
     return f"{{{', '.join(map(str, values))}}}"
 
 
 def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
-    """An entry for each point of each row."""
+    """Renders an entry for each point of each row."""
 
     def divisor(factor: object) -> int:
         value = Fraction(str(factor))
@@ -73,11 +73,15 @@ def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
         line = row["__line__"]
         active = sum(1 << arguments.index(name) for name in row["active"])
         numbers = (
-            braced(divisor(row["numbers"][name]) for name in exact) if "numbers" in row else "{}"
+            format_initializer(divisor(row["numbers"][name]) for name in exact)
+            if "numbers" in row
+            else "{}"
         )
-        tensors = braced(braced(map(divisor, row["tensors"][name])) for name in exact)
+        tensors = format_initializer(
+            format_initializer(map(divisor, row["tensors"][name])) for name in exact
+        )
         for point in row["points"]:
-            at = braced(NUMBERS.get(repr(float(value)), value) for value in point)
+            at = format_initializer(NUMBERS.get(repr(float(value)), value) for value in point)
             comparison_mask = sum((a <= b) << i for i, (a, b) in enumerate(product(point, point)))
             entries.append(
                 f"    {{{line}, {at}, {comparison_mask}, {active}, {numbers}, {tensors}}},"
@@ -94,5 +98,5 @@ def pseudo_gradient(name: str, maximize: bool, columns: list[int], rows: dict) -
     def share(position: str, c: int) -> str:
         return f"PseudoShare::{PSEUDO_SHARES[str(rows[position][column][c])]}"
 
-    shares = braced(braced(share(p, c) for c in columns) for p in POSITIONS)
+    shares = format_initializer(format_initializer(share(p, c) for c in columns) for p in POSITIONS)
     return f"    {{Gradient::{name}, {str(maximize).lower()}, {shares}}},"

@@ -82,7 +82,7 @@ def operator_kernel(f: NativeFunction) -> str:
         signature = NativeSignature(f.func, symint=False).defn(name=cpp.name(f.func))
     name = cpp.name(f.func)  # clamp_out
     self, *bounds = operands(f)
-    given = ", ".join([self, *(f"guard_dynamic_floats({bound})" for bound in bounds)])
+    operands_text = ", ".join([self, *(f"guard_dynamic_floats({bound})" for bound in bounds)])
     lines = []
     if "gradient" in names_of(f.func.arguments.flat_all):
         convention = "parse_convention(gradient, maximize)"
@@ -93,12 +93,12 @@ def operator_kernel(f: NativeFunction) -> str:
     else:
         name, convention = convention_of(f)
     if f.func.kind() is SchemaKind.out:
-        door = f"{name}(out, {given})"
+        door = f"{name}(out, {operands_text})"
         if is_extremum(f):
-            door = f"extremum_out(Extremum::{name.removesuffix('_out')}, out, {given})"
+            door = f"extremum_out(Extremum::{name.removesuffix('_out')}, out, {operands_text})"
         lines += [f"return front_door::{door};"]
     else:
-        lines = [f"return {call_door(f, name, convention, given)};"]
+        lines = [f"return {call_door(f, name, convention, operands_text)};"]
     return "\n  ".join([f"{signature} {{", *lines]) + "\n}"
 
 

@@ -90,7 +90,7 @@ void raise_unknown(std::string_view name) {
     const auto table = py::reinterpret_steal<py::object>(
         PyImport_GetModule(py::str("clampgrad._contract.table").ptr()));
     if (table && !table.is_none()) {
-      text = py::cast<std::string>(table.attr("unknown")(name));
+      text = py::cast<std::string>(table.attr("unknown_gradient_message")(name));
     }
   } catch (const py::error_already_set&) { // what it needs is gone
   }

@@ -14,7 +14,7 @@ import pytest
 
 import clampgrad
 from clampgrad._contract.table import ALIASES
-from clampgrad._torch.after_import import imported
+from clampgrad._torch.after_import import get_if_imported
 from clampgrad.functional import ExactGradient
 from common import BARE, SLOPE, checked, python, run, slow_after
 
@@ -88,12 +88,12 @@ def test_a_module_that_another_thread_is_importing_is_waited_for(tmp_path, monke
     name = "clampgrad_imports_this_slowly"
     (tmp_path / f"{name}.py").write_text("import time; time.sleep(0.5); is_complete = True")
     monkeypatch.syspath_prepend(tmp_path)
-    assert imported(name) is None
+    assert get_if_imported(name) is None
     with ThreadPoolExecutor(1) as pool:
         pool.submit(importlib.import_module, name)
         while name not in sys.modules:
             pass
-        assert imported(name).is_complete
+        assert get_if_imported(name).is_complete
 
 
 # ---- A release of torch that is different -------------------------------------------------------

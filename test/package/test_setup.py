@@ -260,11 +260,11 @@ def test_options_of_the_compiler_are_no_compilers(monkeypatch, options):
     monkeypatch.setattr(torch_here, "version", lambda name: RELEASES[0])
     monkeypatch.setattr(torch_here.shutil, "which", {"ccache": "/ccache", "g++": "/g++"}.get)
     monkeypatch.setenv("CXX", f"ccache g++ {options}")
-    assert "compiler" not in (torch_here.cannot_build() or "")
+    assert "compiler" not in (torch_here.find_missing_requirement() or "")
     monkeypatch.setenv("CXX", f"ccache clang++ {options}")
-    assert "no clang++ on PATH" in torch_here.cannot_build()
+    assert "no clang++ on PATH" in torch_here.find_missing_requirement()
     monkeypatch.setattr(sys, "platform", "win32")
-    assert "Windows" in torch_here.cannot_build()
+    assert "Windows" in torch_here.find_missing_requirement()
 
 
 # ---- The releases --------------------------------------------------------------------------------

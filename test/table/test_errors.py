@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import clampgrad
-from clampgrad._contract.table import ALIASES, unknown
+from clampgrad._contract.table import ALIASES, unknown_gradient_message
 from common import DTYPES, OPERATORS, assert_same, outcome
 from matrix.reference import forward
 from oracle import CONVENTIONS
@@ -46,10 +46,13 @@ MEANT = {
 def test_an_unknown_convention_is_told_what_was_meant(wrong):
     """Both implementations say the same, and so does a pin, which has one name more."""
     error, message = complaint(clampgrad.clamp, torch.ones(1), 0, gradient=wrong)
-    assert (error, message) == (ValueError, unknown(wrong))
+    assert (error, message) == (ValueError, unknown_gradient_message(wrong))
     assert all(name in message for name in (*CONVENTIONS, *ALIASES))
     assert message.partition("; did you mean ")[2] == (f"{MEANT[wrong]}?" if MEANT[wrong] else "")
-    assert complaint(clampgrad.pin, wrong) == (ValueError, unknown(wrong, "installed"))
+    assert complaint(clampgrad.pin, wrong) == (
+        ValueError,
+        unknown_gradient_message(wrong, "installed"),
+    )
 
 
 def test_a_pin_may_have_been_meant_to_be_that_of_the_release():

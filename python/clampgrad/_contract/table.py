@@ -22,8 +22,8 @@ CANONICAL: dict[str, str] = {name: name for name in CONVENTIONS} | ALIASES
 def factors(
     row: dict[str, Any], convention: str, numbers: bool, differentiated: Set[str]
 ) -> list[Any]:
-    """What g is multiplied by for each argument, at the position of a
-    row, under an exact convention."""
+    """Returns the factor of g for each argument, at the position of a row, under an exact
+    convention."""
     nothing = [0] * len(row["points"][0])
     if numbers:
         return [row["numbers"][convention], *nothing[1:]]
@@ -48,11 +48,11 @@ def _beside_constants(convention: str) -> str | None:
 BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for name in CONVENTIONS}
 
 
-def unknown(name: str, *also: str) -> str:
-    """The error for an unknown name: the known names, and the one that was perhaps meant.
+def unknown_gradient_message(name: str, *also: str) -> str:
+    """Returns the error for an unknown name: the known names, and the one that was perhaps meant.
 
-    The compiled functions say it too, the operators less; `also` is
-    what the caller accepts besides.
+    The compiled functions call this, too (csrc/python/module.cpp); the operators say less. `also`
+    lists what else the caller accepts.
     """
     from difflib import get_close_matches  # here: few programs misspell a name
 

@@ -18,10 +18,10 @@ from clampgrad._torch.changes import (
     expect,
     expect_attribute,
     expect_first,
+    mark_replacement,
     original,
-    replacing,
 )
-from clampgrad._torch.private_names import expected, unsupported
+from clampgrad._torch.private_names import require_name, unsupported
 
 PIN_OF_FORWARD = "_clampgrad_pin_of_forward"  # an attribute of what forward keeps for backward
 
@@ -39,7 +39,7 @@ class RecomputeFunction:
 
 
 def change_checkpoints(checkpoint: ModuleType) -> list[Change]:
-    frame = expected("torch.utils.checkpoint:_CheckpointFrame")
+    frame = require_name("torch.utils.checkpoint:_CheckpointFrame")
     expect(frame.__init__, "self", "recompute_fn", "early_stop", "unpack_error_cb", "metadata_fn")
     reentrant = expect_attribute(checkpoint, "CheckpointFunction")
     return [Change(frame, "recompute_fn", RecomputeFunction()), *wrap_autograd_function(reentrant)]
@@ -67,7 +67,7 @@ def refuse_under_a_pin(function: Any, why: Exception) -> list[Change]:
     works as before."""
 
     def refusing(torchs: Callable[..., Any]) -> Any:
-        @replacing(torchs)
+        @mark_replacement(torchs)
         def refused(*args: Any, **keywords: Any) -> Any:
             if current_pin_name() is not None:
                 raise RuntimeError(f"{why}; the pin {current_pin_name()!r} cannot hold in it")
@@ -84,12 +84,12 @@ def wrap_autograd_function(function: Any) -> list[Change]:
     for torchs in torchs_forward, torchs_backward:
         expect_first(torchs, "ctx")
 
-    @replacing(torchs_forward)
+    @mark_replacement(torchs_forward)
     def forward(ctx: Any, *args: Any) -> Any:
         setattr(ctx, PIN_OF_FORWARD, current_pin_name())
         return torchs_forward(ctx, *args)
 
-    @replacing(torchs_backward)
+    @mark_replacement(torchs_backward)
     def backward(ctx: Any, *grads: Any) -> Any:
         # A forward from before the first pin has no such attribute.
         name = getattr(ctx, PIN_OF_FORWARD, None)

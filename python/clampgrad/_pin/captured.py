@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from clampgrad._torch.surroundings import in_a_graph
+from clampgrad._torch.surroundings import is_capturing_graph
 
 
 def format_pin(name: str | None) -> str:
@@ -13,7 +13,7 @@ def format_pin(name: str | None) -> str:
 
 
 def warn_if_captured(name: str | None, stacklevel: int) -> None:
-    if in_a_graph():
+    if is_capturing_graph():
         warnings.warn(
             f"{format_pin(name)} is entered while a graph is captured. The graph has the gradient of "
             "the pin under which the graph runs, and not of this one. To keep a convention "

@@ -22,9 +22,9 @@ from clampgrad import _implementation
 from clampgrad._contract.table import TABLE
 from clampgrad._implementation.build import SOURCES, VERSION
 from clampgrad._pin.state import current_pin_name
-from clampgrad._torch.changes import Change, expect, original, replacing
+from clampgrad._torch.changes import Change, expect, mark_replacement, original
 from clampgrad._torch.compiler import add_guard, guard_of_every_frame, is_guarded, is_loaded_code
-from clampgrad._torch.private_names import expected
+from clampgrad._torch.private_names import require_name
 
 
 def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
@@ -38,11 +38,11 @@ guard_global_state.__name__ = "GLOBAL_STATE"  # by which torch knows the guard's
 
 
 def guard_compiled_code(_: object) -> list[Change]:
-    builder = expected("torch._dynamo.guards:GuardBuilder")
+    builder = require_name("torch._dynamo.guards:GuardBuilder")
     name, torchs = guard_of_every_frame(builder)
     expect(torchs, "self", "guard")
 
-    @replacing(torchs)
+    @mark_replacement(torchs)
     def wrapped(self: Any, guard: Any) -> None:
         saved = is_loaded_code(self)
         if not saved:
@@ -55,9 +55,9 @@ def guard_compiled_code(_: object) -> list[Change]:
 def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
     """Refuses, under a pin, code that was compiled ahead of time, or loaded, before the first pin
     of this process: it has no guard."""
-    torchs = original(expected("torch._dynamo.aot_compile:AOTCompiledFunction.guard_check"))
+    torchs = original(require_name("torch._dynamo.aot_compile:AOTCompiledFunction.guard_check"))
 
-    @replacing(torchs)
+    @mark_replacement(torchs)
     def guard_check(self: Any, *args: Any, **keywords: Any) -> bool:
         if current_pin_name() is not None and not is_guarded(self):
             raise RuntimeError(
@@ -79,10 +79,10 @@ def gradient_fingerprint() -> tuple[str, ...]:
 
 def add_pin_to_cache_keys(_: object) -> list[Change]:
     """Changes the key of every graph: a graph may call our operators inside other people's."""
-    details = expected("torch._inductor.codecache:FxGraphHashDetails")
+    details = require_name("torch._inductor.codecache:FxGraphHashDetails")
     torchs = original(details.__init__)
 
-    @replacing(torchs)
+    @mark_replacement(torchs)
     def __init__(self: Any, *args: Any, **keywords: Any) -> None:
         torchs(self, *args, **keywords)
         self.clampgrad = (*gradient_fingerprint(), current_pin_name())

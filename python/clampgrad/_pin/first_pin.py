@@ -28,8 +28,8 @@ from clampgrad._pin.compiled_code import (
 )
 from clampgrad._pin.state import current_pin_name
 from clampgrad._torch import after_import, compiler
-from clampgrad._torch.after_import import imported, when_imported
-from clampgrad._torch.changes import Change, made
+from clampgrad._torch.after_import import get_if_imported, when_imported
+from clampgrad._torch.changes import Change, apply_changes
 
 # Functions that return the changes of a module of torch. Each checks what is about to change, and
 # changes nothing.
@@ -71,7 +71,7 @@ def change_imported_module(module: ModuleType) -> None:
     """
     global _done
     try:
-        with _change_lock, made(CHANGES[module.__name__](module)):
+        with _change_lock, apply_changes(CHANGES[module.__name__](module)):
             pass
     except Exception as error:
         _done = False
@@ -112,17 +112,17 @@ def install_hooks() -> None:
     if _done:
         return
     with (
-        after_import.acting(CHANGES, change_imported_module),
+        after_import.registered_action(CHANGES, change_imported_module),
         ExitStack() as undone_if_the_rest_fails,
     ):
-        dynamo = imported("torch._dynamo")
-        modules = {name: module for name in CHANGES if (module := imported(name))}
+        dynamo = get_if_imported("torch._dynamo")
+        modules = {name: module for name in CHANGES if (module := get_if_imported(name))}
         with _change_lock:
             compiler.dispatch_cache_of("aten::clamp")
             if dynamo:
                 compiler.reset_precompiled()
             changes = [change for name in modules for change in CHANGES[name](modules[name])]
-            undone_if_the_rest_fails.enter_context(made(changes))
+            undone_if_the_rest_fails.enter_context(apply_changes(changes))
         if dynamo:
             compiler.drop_compiled()  # what was compiled so far has no guard
         register_kernels()  # last, because kernels stay registered

@@ -13,7 +13,7 @@ from clampgrad._contract.table import ALIASES, EXACT, TABLE
 from clampgrad._pin.body import PinnedFunction
 from clampgrad._torch.compiler import disable_compilation
 from clampgrad._torch.quiet import quietly
-from clampgrad._torch.surroundings import differentiating, registered_derivatives
+from clampgrad._torch.surroundings import force_recording, registered_derivatives
 from clampgrad._torch.torchs_functions import TORCHS
 
 # The overloads that are measured.
@@ -44,7 +44,7 @@ def measure_convention(derivatives: tuple[str, ...]) -> str:
     # The answer is kept, so nothing around the first call may change it: a
     # pin, no_grad, a mode, a hook.
     unpinned = PinnedFunction(measure_gradients, None)
-    with differentiating(), quietly():
+    with force_recording(), quietly():
         found = unpinned(TORCHS)
         for convention in EXACT:
             if found == unpinned(_implementation, gradient=convention):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec, TypeAlias, TypeV
 from torch import nn
 
 from clampgrad import _implementation
-from clampgrad._contract.table import CANONICAL, unknown
+from clampgrad._contract.table import CANONICAL, unknown_gradient_message
 from clampgrad._pin import body, state, verbose
 from clampgrad._pin.captured import format_pin, warn_if_captured
 from clampgrad._pin.decorated import decorate, wrap_if_generator
@@ -168,7 +168,7 @@ def resolve_pin_name(gradient: Pinned | None, maximize: bool) -> str | None:
         return None
     name = detect_installed_convention() if gradient == "installed" else gradient
     if isinstance(name, str) and name not in CANONICAL:
-        raise ValueError(unknown(name, "installed"))
+        raise ValueError(unknown_gradient_message(name, "installed"))
     return _implementation.pin_canonical_name(name, maximize)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from clampgrad._torch.after_import import imported, when_imported
+from clampgrad._torch.after_import import get_if_imported, when_imported
 from clampgrad._torch.changes import expect_attribute, original
-from clampgrad._torch.private_names import expected
+from clampgrad._torch.private_names import require_name
 
 GUARDED = "_clampgrad_pin"  # an attribute of guards that we have added to
 
@@ -51,7 +51,7 @@ def reset_precompiled() -> Callable[[CodeType], object] | None:
     release without it."""
     if not hasattr(torch._dynamo.config, "caching_precompile"):
         return None
-    return expected("torch._C._dynamo.eval_frame:_reset_precompile_entries")
+    return require_name("torch._C._dynamo.eval_frame:_reset_precompile_entries")
 
 
 def drop_compiled() -> None:
@@ -80,7 +80,7 @@ def with_inner(codes: Iterable[CodeType]) -> Iterator[CodeType]:
 
 def uncompiled() -> AbstractContextManager[Any]:
     """Returns a context in which compiled functions run eagerly."""
-    if not imported("torch._dynamo") or not hasattr(
+    if not get_if_imported("torch._dynamo") or not hasattr(
         torch.compiler, "set_stance"
     ):  # torch 2.6 and later
         return nullcontext()
@@ -123,7 +123,7 @@ def skip_own_frames(*packages: str) -> None:
     """
 
     def skip(_: object) -> None:
-        skip_code = expected("torch._dynamo.eval_frame:skip_code")
+        skip_code = require_name("torch._dynamo.eval_frame:skip_code")
         for code in codes_of(packages):
             skip_code(code)
 

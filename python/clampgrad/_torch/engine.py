@@ -7,13 +7,13 @@ import torch
 
 from clampgrad._torch.after_import import when_imported
 from clampgrad._torch.changes import expect_attribute
-from clampgrad._torch.private_names import expected
+from clampgrad._torch.private_names import require_name
 
 
 def wrap_engine_backward(call: Callable[..., Any]) -> None:
     """Makes every backward that Python calls go through `call`, which gets the engine's function
     and its arguments."""
-    torchs = type(expected("torch.autograd:Variable._execution_engine"))
+    torchs = type(require_name("torch.autograd:Variable._execution_engine"))
     expect_attribute(torchs, "run_backward")
 
     class Engine(torchs):  # type: ignore[misc, valid-type]

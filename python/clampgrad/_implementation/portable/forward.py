@@ -16,8 +16,8 @@ from clampgrad._torch.dispatcher import exclude_outer_levels
 from clampgrad._torch.surroundings import (
     KEEPS_WRITTEN_INPUTS,
     dispatch_modes_are_on,
-    is_functionalizing,
     in_transform,
+    is_functionalizing,
     is_of_transform,
     share_memory,
 )

@@ -12,7 +12,7 @@ from torch.compiler import is_compiling
 from torch.jit import is_tracing
 from torch.overrides import handle_torch_function, has_torch_function
 
-from clampgrad._contract.table import CANONICAL, EXACT, ONE_STEP, PSEUDO, unknown
+from clampgrad._contract.table import CANONICAL, EXACT, ONE_STEP, PSEUDO, unknown_gradient_message
 from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._implementation.portable.forward import (
@@ -45,7 +45,7 @@ def resolve_convention(gradient: str, maximize: bool) -> str:
             raise TypeError(f"{argument} must be a {kind.__name__}, not {type(value).__name__}")
     name = CANONICAL.get(gradient)
     if name is None:
-        raise ValueError(unknown(gradient))
+        raise ValueError(unknown_gradient_message(gradient))
     if maximize and name not in PSEUDO:
         raise ValueError(
             f"maximize=True does not apply to gradient='{gradient}': only 'with_grad' and 'restoring' "
