@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -35,6 +37,12 @@ def types_of_names(table: dict) -> str:
 ExactGradient: TypeAlias = Literal[{exact}]
 Gradient: TypeAlias = Literal[{every}]
 """
+
+
+def read_messages(header: str) -> dict[str, str]:
+    """Reads the texts of csrc/base/messages.h. C++ joins neighbouring strings as Python does."""
+    constants = re.findall(r'constexpr char (\w+)\[\] =((?:\s*"[^"]*")+);', header)
+    return {name: ast.literal_eval(f"({text})") for name, text in constants}
 
 
 def why_portable() -> str | None:
@@ -84,6 +92,8 @@ class Package(build_py):
         table = yaml.safe_load((ROOT / "conventions.yaml").read_text())
         (package / "_contract/table.json").write_text(json.dumps(table))
         (package / "_contract/gradients.py").write_text(types_of_names(table))
+        messages = read_messages((ROOT / "csrc/base/messages.h").read_text())
+        (package / "_contract/messages.json").write_text(json.dumps(messages))
         operators = yaml.safe_load((ROOT / "csrc" / "native_functions.yaml").read_text())
         schemas = [o["func"] for o in operators if is_public(o["func"])]
         (package / "_contract/schemas.json").write_text(json.dumps(schemas))

@@ -1,5 +1,7 @@
 #include "base/convention.h"
 
+#include "base/messages.h"
+
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -41,9 +43,7 @@ Convention check_convention(Gradient gradient, bool maximize, std::string_view n
       value >= 0 && value < kGradientCount, "clampgrad: ", value, " is no clampgrad::Gradient");
   TORCH_CHECK_VALUE(
       !maximize || is_pseudo(gradient),
-      "maximize=True does not apply to gradient='",
-      name.empty() ? name_of(gradient) : name,
-      "': only 'with_grad' and 'restoring' depend on whether the loss is maximised");
+      messages::format(messages::kMaximizeDoesNotApply, name.empty() ? name_of(gradient) : name));
   return {gradient, maximize};
 }
 
@@ -62,8 +62,7 @@ Gradient parse_exact_gradient(std::string_view gradient, std::string_view op) {
 Gradient check_exact_gradient(Gradient gradient, std::string_view op, std::string_view name) {
   const auto c = check_convention(gradient, /*maximize=*/false);
   name = name.empty() ? name_of(c.gradient) : name;
-  TORCH_CHECK_VALUE(
-      !is_pseudo(gradient), "gradient='", name, "' is defined for clamps only, not for ", op);
+  TORCH_CHECK_VALUE(!is_pseudo(gradient), messages::format(messages::kForClampsOnly, name, op));
   return gradient;
 }
 

@@ -2,6 +2,7 @@
 // Rules of vmap and functionalize for an operator that is not ATen's. Register.cpp, which is
 // generated, registers them. The front doors decompose.
 
+#include "base/messages.h"
 #include "ops/front_doors.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
@@ -89,14 +90,8 @@ struct Batched<op, Tensor&(Tensor&, Args...)> {
     c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
     auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(self, batch.level);
     if (batch.has_batched) {
-      TORCH_CHECK(
-          batch_dim,
-          "vmap: inplace clamp is not possible where a bound is batched and what is written is "
-          "not");
-      TORCH_CHECK(
-          self.dim() == batch.max_logical_dim,
-          "vmap: inplace clamp is not possible where a bound has more dimensions than what is "
-          "written");
+      TORCH_CHECK(batch_dim, messages::kInputNotBatched);
+      TORCH_CHECK(self.dim() == batch.max_logical_dim, messages::kBoundHasMoreDims);
     }
     batch.has_batched ? op(value, batch.move_batch_dim(args, *batch_dim)...) : op(self, args...);
     return self;

@@ -3,6 +3,7 @@
 #include "ops/formulas.h"
 
 #include "Kernels.h"
+#include "base/messages.h"
 #include "ops/composed.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
@@ -215,10 +216,7 @@ std::array<Tensor, n> gradients(
     if (is_fusable_backward(grad, source.bits)) {
       return fused_backward(source, grad, grad_input_mask);
     }
-    TORCH_CHECK(
-        !at::tracer::impl::is_dispatch_enabled(),
-        "clampgrad: torch.jit.trace would keep what this clamp saved in the forward as a constant, "
-        "for all inputs. Call clampgrad's function, out of place and not pinned, or use make_fx");
+    TORCH_CHECK(!at::tracer::impl::is_dispatch_enabled(), messages::kNotTraced);
   }
   auto like = grad;
   if constexpr (!reads_bits) {
@@ -267,10 +265,7 @@ CLAMPGRAD_FORMULAS(3, TensorClampArgs)
 #undef CLAMPGRAD_FORMULAS
 
 Tensor check_linear(const Tensor& tangent, Gradient gradient) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      is_linear(gradient),
-      "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which "
-      "are not linear in the incoming gradient");
+  TORCH_CHECK_NOT_IMPLEMENTED(is_linear(gradient), messages::kNotLinear);
   return tangent;
 }
 

@@ -2,6 +2,7 @@
 // clamp between a number and a Tensor, which ATen lacks. The value and its dtype are those of
 // torch.clamp_max(torch.clamp_min(self, min), max).
 
+#include "base/messages.h"
 #include "kernels/rules/conventions.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
@@ -64,9 +65,7 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
   call_below_autograd([&] { check_can_hold_result(self, at::clamp_max(self, max)); });
   TORCH_CHECK(
       at::result_type(self, min) == self.scalar_type(),
-      "clampgrad: clamp_ would round what min makes of its input to ",
-      self.scalar_type(),
-      " before max is compared, and so see other ties than clamp does. Call clamp, or convert min");
+      messages::format(messages::kRoundsBetweenSteps, self.scalar_type()));
   auto hi = max;
   if constexpr (std::is_same_v<Max, at::Tensor>) {
     hi = max.clone(); // which may be self

@@ -7,6 +7,7 @@
 // and calls torch's own kernel if there is none. Registering with every pin would write to the
 // dispatcher's tables while other threads read them, unguarded, and take 0.4 ms per block.
 
+#include "base/messages.h"
 #include "ops/front_doors.h"
 #include "pin/pin.h"
 
@@ -46,10 +47,7 @@ void refuse_torchscript_autodiff() {
   // writes in torch/csrc/jit/runtime/graph_executor.cpp; test_pin.py notices another.
   constexpr std::string_view kForward = "<forward op>";
   for (const auto& frame : torch::jit::currentCallstack()) {
-    TORCH_CHECK(
-        frame.filename != kForward,
-        "clampgrad.pin: TorchScript differentiates this clamp by a rule of its own, which no "
-        "pin reaches. Call the function that was scripted, or take the pin off around the script.");
+    TORCH_CHECK(frame.filename != kForward, messages::kTorchScriptDifferentiates);
   }
 }
 
@@ -107,9 +105,7 @@ struct Kernel<Result(Args...)> {
     const bool recorded = (any_tensor(is_differentiated, args) || ...);
     TORCH_CHECK(
         !recorded || !pin_applies(current_pin(), kind),
-        "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not ",
-        Aten::name,
-        ", or take the pin off around this call (`with clampgrad.pin(None)`)");
+        messages::format(messages::kNoPinForLists, Aten::name));
     return Aten::redispatch(torch_kernel_keys(keys), args...);
   }
 };
@@ -270,11 +266,7 @@ struct Registration {
       // it ignores pins.
       TORCH_CHECK(
           !op.hasKernelForDispatchKey(key),
-          "clampgrad.pin: ",
-          op.operator_name(),
-          " has an autograd kernel of its own at ",
-          key,
-          ", which a pin cannot reach");
+          messages::format(messages::kOwnAutogradKernel, op.operator_name(), key));
       add_at(key, op, function);
     }
     names.push_back(c10::toString(op.operator_name()));

@@ -1,5 +1,7 @@
 #include "pin/pin.h"
 
+#include "base/messages.h"
+
 #include <ATen/ThreadLocalPythonObjects.h>
 #include <c10/core/SafePyObject.h>
 #include <c10/util/Exception.h>
@@ -53,11 +55,7 @@ bool uses_resolver(const ThreadPin& pin) {
   if (pin.resolver_thread == std::thread::id()) {
     return false;
   }
-  TORCH_CHECK(
-      pin.resolver_thread == std::this_thread::get_id(),
-      "clampgrad.pin: this runs in a thread of PyTorch's own, for a task of an event loop where "
-      "tasks are in blocks of their own, and only the thread of the loop can tell them apart. Put "
-      "the block around the loop, or pin the process (clampgrad.set_pin)");
+  TORCH_CHECK(pin.resolver_thread == std::this_thread::get_id(), messages::kTaskOfOtherThread);
   return true;
 }
 

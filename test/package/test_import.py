@@ -22,7 +22,9 @@ pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).resolve().parents[2]
 # What a build may have added to the tree.
-BUILT = shutil.ignore_patterns("_lib", "build.py", "table.json", "gradients.py", "schemas.json")
+BUILT = shutil.ignore_patterns(
+    *("_lib", "build.py", "gradients.py", "messages.json", "schemas.json", "table.json")
+)
 
 SCRIPT = """
 import json, sys, time, torch

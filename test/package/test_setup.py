@@ -185,7 +185,9 @@ def test_an_old_setuptools_is_one_sentence(tmp_path):
 
 STALE = ("_lib/torch_2_13/_C.so", "gone.py")
 # Into the package, by the build.
-WRITTEN = [f"_contract/{name}" for name in ("gradients.py", "schemas.json", "table.json")]
+WRITTEN = [
+    f"_contract/{name}" for name in ("gradients.py", "messages.json", "schemas.json", "table.json")
+]
 WRITTEN += ["_implementation/build.py"]
 
 

@@ -13,6 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import clampgrad
+from clampgrad._contract.messages import MESSAGES
 from clampgrad._contract.table import ALIASES, unknown_gradient_message
 from common import DTYPES, OPERATORS, assert_same, outcome
 from matrix.reference import forward
@@ -134,6 +135,15 @@ def test_what_torch_refuses_it_refuses_under_a_pin(gradient, context):
         expected = complaint(function, x)
         with clampgrad.pin(gradient):
             assert complaint(function, x) == expected
+
+
+def test_texts_with_arguments_are_the_same_in_both_implementations():
+    x = torch.ones(3, requires_grad=True)
+    for call, name, arguments in (
+        (lambda: clampgrad.clamp(x, 0, gradient="half", maximize=True), "kMaximizeDoesNotApply", ["half"]),
+        (lambda: clampgrad.fmax(x, x, gradient="with_grad"), "kForClampsOnly", ["with_grad", "fmax"]),
+    ):  # fmt: skip
+        assert complaint(call) == (ValueError, MESSAGES[name].format(*arguments))
 
 
 @pytest.mark.parametrize("name", [*BOUNDS, *EXTREMA])

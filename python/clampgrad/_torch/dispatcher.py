@@ -76,9 +76,9 @@ def operator_named(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
-def register_at_autograd_keys(kernels: dict[str, Kernel]) -> torch.library.Library:
-    """Registers kernels in place of torch's own, at the autograd keys of every backend,
-    until the result is deleted."""
+def register_at_autograd_keys(kernels: dict[str, Kernel], conflict: str) -> torch.library.Library:
+    """Registers kernels in place of torch's own, at the autograd keys of every backend, until the
+    result is deleted. `conflict` is the error for an operator that has a kernel at such a key."""
     names = [name for name in DispatchKey.__members__ if name.startswith("Autograd")]
     keys = [
         n for n in names if n not in NO_BACKENDS and torch._C._parse_dispatch_key(n) is not None
@@ -89,10 +89,7 @@ def register_at_autograd_keys(kernels: dict[str, Kernel]) -> torch.library.Libra
             # We can neither replace such a kernel, which calls without a pin need, nor keep it,
             # because it ignores pins.
             if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key):
-                raise RuntimeError(
-                    f"clampgrad.pin: aten::{name} has an autograd kernel of its own at {key}, "
-                    "which a pin cannot reach"
-                )
+                raise RuntimeError(conflict.format(f"aten::{name}", key))
             library.impl(name, kernel, key, with_keyset=True)
     return library
 

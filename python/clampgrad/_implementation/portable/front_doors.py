@@ -12,6 +12,7 @@ from torch.compiler import is_compiling
 from torch.jit import is_tracing
 from torch.overrides import handle_torch_function, has_torch_function
 
+from clampgrad._contract.messages import MESSAGES
 from clampgrad._contract.table import CANONICAL, EXACT, ONE_STEP, PSEUDO, unknown_gradient_message
 from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
@@ -47,10 +48,7 @@ def resolve_convention(gradient: str, maximize: bool) -> str:
     if name is None:
         raise ValueError(unknown_gradient_message(gradient))
     if maximize and name not in PSEUDO:
-        raise ValueError(
-            f"maximize=True does not apply to gradient='{gradient}': only 'with_grad' and 'restoring' "
-            "depend on whether the loss is maximised"
-        )
+        raise ValueError(MESSAGES["kMaximizeDoesNotApply"].format(gradient))
     return name
 
 
@@ -73,7 +71,7 @@ def check_gradient(name: str, gradient: str, maximize: bool) -> str:
     if column is None:
         column = column_of(resolve_convention(gradient, maximize), maximize)
     if column not in EXACT and not name.startswith("clamp"):
-        raise ValueError(f"gradient='{gradient}' is defined for clamps only, not for {name}")
+        raise ValueError(MESSAGES["kForClampsOnly"].format(gradient, name))
     return column
 
 
@@ -91,12 +89,6 @@ def should_record(x: Tensor, *others: Any) -> bool:
 
 
 # ---- Clamps -------------------------------------------------------------------------------------
-
-
-ROUNDS = (
-    "clampgrad: clamp_ would round what min makes of its input to {} before max is compared, and so see other "
-    "ties than clamp does. Call clamp, or convert min"
-)
 
 
 def clamp_with_rule(
@@ -120,7 +112,7 @@ def clamp_with_rule(
                 with torch.no_grad():
                     check_can_hold_result(x, (lo, hi), TORCHS.clamp_max(x, hi))
                 if torch.result_type(x, lo) != x.dtype:
-                    raise RuntimeError(ROUNDS.format(str(x.dtype)))
+                    raise RuntimeError(MESSAGES["kRoundsBetweenSteps"].format(x.dtype))
                 # The first writes hi too, if it is x.
                 hi = hi.clone() if isinstance(hi, Tensor) else hi
             raised = RUN["clamp_min" + suffix](gradient, x, lo, None, None, in_operator)

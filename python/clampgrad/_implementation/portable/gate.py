@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
+from clampgrad._contract.messages import MESSAGES
 from clampgrad._contract.table import STRICT
 from clampgrad._implementation.portable.contract import (
     Share,
@@ -44,11 +45,6 @@ from clampgrad._torch.surroundings import (
 )
 from clampgrad._torch.torchs_functions import TORCHS
 
-JIT_TRACE_ERROR = (
-    "clampgrad: torch.jit.trace would keep what this clamp saved in the forward as a constant, for all "
-    "inputs. Call clampgrad's function, out of place and not pinned, or use make_fx"
-)
-
 
 class JitTraceState(threading.local):
     """Whether torch.jit.trace records this thread. torch does not say so inside an operator."""
@@ -74,12 +70,6 @@ def is_in_a_graph() -> bool:
     """Whether the call is recorded in a graph. Under another dispatch mode a call must save the
     same as without, because a checkpoint compares."""
     return jit_trace_state.on or in_a_compiler()
-
-
-NOT_LINEAR = (
-    "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which are not "
-    "linear in the incoming gradient"
-)
 
 
 @dataclass(eq=False)
@@ -172,7 +162,7 @@ def unpack_saved_tensors(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
     not change it."""
     saved = ctx.saved_tensors
     if not is_compiling() and torch.jit.is_tracing():
-        raise RuntimeError(JIT_TRACE_ERROR)
+        raise RuntimeError(MESSAGES["kNotTraced"])
     comparison_code = saved[0]
     if comparison_code.dtype != torch.uint8 or comparison_code.shape != g.shape:
         raise RuntimeError(
@@ -203,7 +193,7 @@ class Pseudo(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Tensor:
-        raise NotImplementedError(NOT_LINEAR)
+        raise NotImplementedError(MESSAGES["kNotLinear"])
 
     @classmethod
     def vmap(cls, info: Any, in_dims: Any, share: Share, *args: Tensor) -> Any:
@@ -309,7 +299,7 @@ class Clamp(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
         if not ctx.spec.linear():
-            raise NotImplementedError(NOT_LINEAR)
+            raise NotImplementedError(MESSAGES["kNotLinear"])
         given = {name: t for name, t in zip_argument_names(tangents[2:-1]) if t is not None}
         ctx.with_tangent = set(given)
         needing_grad = arguments_needing_grad(ctx) if ctx.recording else set()
@@ -342,13 +332,9 @@ class Clamp(torch.autograd.Function):
             others = [o.to(spec.dtype) if isinstance(o, Tensor) else o for o in others]
             return cls.apply(spec, recording, x.to(spec.dtype), *others, comparison_code), 0
         if in_dims[2] is None:
-            raise RuntimeError(
-                "vmap: inplace clamp is not possible where a bound is batched and what is written is not"
-            )
+            raise RuntimeError(MESSAGES["kInputNotBatched"])
         if args[0].dim() < args[-1].dim():
-            raise RuntimeError(
-                "vmap: inplace clamp is not possible where a bound has more dimensions than what is written"
-            )
+            raise RuntimeError(MESSAGES["kBoundHasMoreDims"])
         # Written as it is, and not as a view, which autograd would record.
         cls.apply(spec, recording, args[0], *batch_at(in_dims[2], args, in_dims[2:])[1:])
         return args[0], in_dims[2]

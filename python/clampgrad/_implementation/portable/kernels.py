@@ -19,6 +19,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
+from clampgrad._contract.messages import MESSAGES
 from clampgrad._contract.table import PSEUDO
 from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.forward import check_in_place, is_mutated_graph_input
@@ -79,11 +80,7 @@ class ThreadPin(NamedTuple):
         """Whether tasks of this thread have blocks. Raises an error for tasks of another thread,
         which only that thread can resolve."""
         if self.resolver_thread not in (None, threading.get_ident()):
-            raise RuntimeError(
-                "clampgrad.pin: this runs in a thread of PyTorch's own, for a task of an event loop where "
-                "tasks are in blocks of their own, and only the thread of the loop can tell them apart. Put "
-                "the block around the loop, or pin the process (clampgrad.set_pin)"
-            )
+            raise RuntimeError(MESSAGES["kTaskOfOtherThread"])
         return self.resolver_thread is not None
 
 
@@ -235,10 +232,7 @@ def should_record(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
     runs and raises its own error."""
     if not any_differentiated((x, *others)):
         if torch.is_grad_enabled() and in_autodiff():
-            raise RuntimeError(
-                "clampgrad.pin: TorchScript differentiates this clamp by a rule of its own, which no pin "
-                "reaches. Call the function that was scripted, or take the pin off around the script."
-            )
+            raise RuntimeError(MESSAGES["kTorchScriptDifferentiates"])
         return False
     if all(other is None for other in others) or any(isinstance(o, complex) for o in others):
         return False
@@ -301,10 +295,7 @@ def kernel_for_lists(name: str, operator: Any) -> Kernel:
     def call(keys: Any, *args: Any) -> Any:
         elements = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else [arg])]
         if pinned_column("clamp" in name) and any_differentiated(elements):
-            raise RuntimeError(
-                "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not "
-                f"aten::{name}, or take the pin off around this call (`with clampgrad.pin(None)`)"
-            )
+            raise RuntimeError(MESSAGES["kNoPinForLists"].format(f"aten::{name}"))
         return operator.redispatch(torch_kernel_keys(keys), *args)
 
     return call
@@ -366,7 +357,7 @@ def pin_register_kernels() -> list[str]:
         make = kernel_for_lists if name in LISTS else kernel
         packet = name.partition(".")[0]
         kernels[name] = wrap_for_observer(f"aten::{packet}", make(packet, operator_named(name)))
-    library = register_at_autograd_keys(kernels)
+    library = register_at_autograd_keys(kernels, MESSAGES["kOwnAutogradKernel"])
     for name in ("clamp_", "clamp_.Tensor"):
         rule = make_inplace_batch_rule(operator_named(name), lambda: pin_current() is not None)
         library.impl(name, rule, "FuncTorchBatched")
