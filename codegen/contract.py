@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import product
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,13 @@ from .check import CodegenError, load_entries
 
 NUMBERS = {"inf": "kInf", "-inf": "-kInf", "nan": "kNaN"}
 PSEUDO_SHARES = {"0": "nothing", "g": "g", "1": "one", "-1": "minus_one"}
+# Points that the rules look up: x equals one bound, or both; two arguments are equal, or NaN.
+LOOKED_UP = {
+    "kAtBound": (0, 0, 1),
+    "kAtBothBounds": (0, 0, 0),
+    "kTie": (0, 0),
+    "kAllNaN": (nan, nan),
+}
 POSITIONS = ("x = y", "x < y", "x > y", "y is NaN")
 COLUMNS = ("g < 0", "g = 0", "g > 0", "g is NaN")
 
@@ -33,6 +41,9 @@ def render_contract(path: Path) -> dict[str, object]:
             key: render_gradients(read_gradient_names(path, table, key, exact))
             for key in ("depends_on_differentiated", "one_step")
         },
+        "comparison_masks": [
+            f"constexpr int {name} = {comparison_mask(point)};" for name, point in LOOKED_UP.items()
+        ],
         "points": [points(path, name, of, exact) for name, of in operators.items()],
         "pseudo_gradients": [
             pseudo_gradient(name, maximize, columns, pseudo)
@@ -59,6 +70,11 @@ def format_initializer(values: Iterable[object]) -> str:
     return f"{{{', '.join(map(str, values))}}}"
 
 
+def comparison_mask(point: Iterable[float]) -> int:
+    """Encodes how the arguments compare: bit i * n + j is set where argument i <= argument j."""
+    return sum((a <= b) << bit for bit, (a, b) in enumerate(product(point, repeat=2)))
+
+
 def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
     """Renders an entry for each point of each row."""
 
@@ -82,10 +98,8 @@ def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
         )
         for point in row["points"]:
             at = format_initializer(NUMBERS.get(repr(float(value)), value) for value in point)
-            comparison_mask = sum((a <= b) << i for i, (a, b) in enumerate(product(point, point)))
-            entries.append(
-                f"    {{{line}, {at}, {comparison_mask}, {active}, {numbers}, {tensors}}},"
-            )
+            mask = comparison_mask(point)
+            entries.append(f"    {{{line}, {at}, {mask}, {active}, {numbers}, {tensors}}},")
     head = f"constexpr Point<{len(arguments)}> {name}[] = {{"
     return "\n".join([head, *entries, "};"])
 

@@ -26,16 +26,22 @@ def front_doors(functions: list[NativeFunction]) -> dict[str, object]:
         if "gradient" in names_of(f.func.arguments.flat_all):
             by_name.setdefault(cpp.name(f.func), []).append(f)
     firsts = [overloads[0] for overloads in by_name.values()]
+    public = [o for o in by_name.values() if o[0].func.kind() is not SchemaKind.out]
     return {
         "operator_kernels": "\n\n".join(map(operator_kernel, doors)),
         "api_declarations": [f"CLAMPGRAD_API {prototype(f, defaults=True)};" for f in firsts],
         "api_definitions": "\n\n".join(map(api, firsts)),
-        "python_signatures": [
-            python_signature(overloads)
-            for overloads in by_name.values()
-            if overloads[0].func.kind() is not SchemaKind.out
-        ],
+        "python_signatures": [python_signature(overloads) for overloads in public],
+        "python_functions": " ".join(map(python_function, (first for first, *_ in public))),
+        "aten_headers": [f"#include <ATen/ops/{name}.h>" for name in sorted(aten_names(functions))],
     }
+
+
+def aten_names(functions: list[NativeFunction]) -> set[str]:
+    """The operators of ATen that kernels call: those of the front doors, by name, and `where`."""
+    doors = [f for f in functions if "gradient" in names_of(f.func.arguments.flat_all)]
+    public = {f.func.name.name.base for f in doors if not f.func.name.name.base.startswith("_")}
+    return public | {"where"}
 
 
 def names_of(arguments) -> list[str]:  # type: ignore[no-untyped-def]
@@ -156,6 +162,11 @@ def python_signature(overloads: list[NativeFunction]) -> str:
     signatures = ",\n  ".join(f'R"({signature(f)})"' for f in overloads)
     name = cpp.name(f.func)
     return f'constexpr Signature {name} = {{"{name}",\n {{{names}}},\n {{{signatures}}}}};'
+
+
+def python_function(f: NativeFunction) -> str:
+    kind = "in_place" if f.func.kind() is SchemaKind.inplace else "with_out"
+    return f"{kind}({cpp.name(f.func)})"
 
 
 def signature(f: NativeFunction) -> str:

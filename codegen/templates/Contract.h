@@ -35,6 +35,9 @@ struct Point {
   int tensors[std::size(kExactGradients)][n];
 };
 
+// The masks of points that the rules look up, of x, lo and hi or of two arguments.
+${comparison_masks}
+
 ${points}
 
 enum class PseudoShare { nothing, g, one, minus_one };

@@ -55,13 +55,24 @@ CLAMPGRAD_FOR_PYTHON Convention parse_convention(std::string_view gradient, bool
 CLAMPGRAD_FOR_PYTHON Convention
 check_convention(Gradient gradient, bool maximize, std::string_view name = {});
 
-// A clamp by one Tensor is one of them. The loops call the functions of this enum, which are
-// therefore inlined everywhere: Note [One translation unit per instruction set].
-enum class Extremum { maximum, minimum, fmax, fmin, clamp_min, clamp_max };
+// The operators of two Tensors, of which a clamp by one Tensor is one. Macros, because a name is an
+// enumerator, a string and a part of other names.
+#define CLAMPGRAD_EXTREMA(_) _(maximum) _(minimum) _(fmax) _(fmin)
+#define CLAMPGRAD_ONE_BOUND_CLAMPS(_) _(clamp_min) _(clamp_max)
 
-// By the value of the Extremum.
-constexpr std::string_view kExtremumNames[] = {
-    "maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"};
+// The loops call the functions of this enum, which are therefore inlined everywhere: Note [One
+// translation unit per instruction set].
+#define CLAMPGRAD_ENUMERATOR(name) name,
+enum class Extremum {
+  CLAMPGRAD_EXTREMA(CLAMPGRAD_ENUMERATOR) CLAMPGRAD_ONE_BOUND_CLAMPS(CLAMPGRAD_ENUMERATOR)
+};
+#undef CLAMPGRAD_ENUMERATOR
+
+// Indexed by Extremum.
+#define CLAMPGRAD_STRING(name) #name,
+constexpr std::string_view kExtremumNames[] = {CLAMPGRAD_EXTREMA(CLAMPGRAD_STRING)
+                                                   CLAMPGRAD_ONE_BOUND_CLAMPS(CLAMPGRAD_STRING)};
+#undef CLAMPGRAD_STRING
 
 constexpr std::string_view name_of(Extremum op) {
   return kExtremumNames[static_cast<size_t>(op)];

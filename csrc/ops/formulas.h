@@ -20,7 +20,7 @@ struct ScalarClampArgs {
   Convention convention;
 };
 
-// maximum, minimum, fmax and fmin.
+// An extremum.
 struct ExtremumArgs {
   std::array<at::Tensor, 2> args;
   Extremum op;

@@ -23,7 +23,7 @@ bool should_record(const at::Tensor& self, const Bounds&... bounds) {
 at::Tensor copy_for_backward(const at::Tensor& t);
 OptionalTensor copy_for_backward(const OptionalTensor& bound);
 
-// Calls ATen's operator.
+// Calls ATen's operator. `op` is no clamp.
 at::Tensor aten_extremum(Extremum op, const at::Tensor& self, const at::Tensor& other);
 
 // Raises the error of torch's in-place operators if writing to self would change memory of `other`.

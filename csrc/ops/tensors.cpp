@@ -8,11 +8,6 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/TypeProperties.h>
-#include <ATen/ops/clamp.h>
-#include <ATen/ops/fmax.h>
-#include <ATen/ops/fmin.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
 #include <torch/version.h>
 
 #include <tuple>
@@ -22,8 +17,9 @@ namespace clampgrad {
 using at::Tensor;
 
 Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
-  constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {
-      at::maximum, at::minimum, at::fmax, at::fmin}; // no clamp comes here
+#define CLAMPGRAD_ATEN(name) at::name,
+  constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {CLAMPGRAD_EXTREMA(CLAMPGRAD_ATEN)};
+#undef CLAMPGRAD_ATEN
   return kAten[static_cast<size_t>(op)](self, other);
 }
 

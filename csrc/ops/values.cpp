@@ -1,15 +1,12 @@
 #include "ops/values.h"
 
+#include "Kernels.h"
 #include "kernels/fused.h"
 #include "kernels/values.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
 
 #include <ATen/TensorIterator.h>
-#include <ATen/ops/fmax.h>
-#include <ATen/ops/fmin.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -145,8 +142,10 @@ Tensor values::extremum(Extremum op, const Tensor& self, const Tensor& other) {
 }
 
 Tensor& values::extremum_out(Extremum op, Tensor& out, const Tensor& self, const Tensor& other) {
-  constexpr Tensor& (*kAten[])(Tensor&, const Tensor&, const Tensor&) = {
-      at::maximum_out, at::minimum_out, at::fmax_out, at::fmin_out};
+#define CLAMPGRAD_ATEN(name) at::name##_out,
+  constexpr Tensor& (*kAten[])(
+      Tensor&, const Tensor&, const Tensor&) = {CLAMPGRAD_EXTREMA(CLAMPGRAD_ATEN)};
+#undef CLAMPGRAD_ATEN
   if (!are_computable_in(out, self, other)) {
     return kAten[static_cast<size_t>(op)](out, self, other);
   }

@@ -221,10 +221,9 @@ struct Registration {
     CLAMPGRAD_CLAMP(clamp_min)
     CLAMPGRAD_CLAMP(clamp_max)
 #undef CLAMPGRAD_CLAMP
-    add_one<aten::maximum, extremum<Extremum::maximum>, Kind::extremum>();
-    add_one<aten::minimum, extremum<Extremum::minimum>, Kind::extremum>();
-    add_one<aten::fmax, extremum<Extremum::fmax>, Kind::extremum>();
-    add_one<aten::fmin, extremum<Extremum::fmin>, Kind::extremum>();
+#define CLAMPGRAD_EXTREMUM(name) add_one<aten::name, extremum<Extremum::name>, Kind::extremum>();
+    CLAMPGRAD_EXTREMA(CLAMPGRAD_EXTREMUM)
+#undef CLAMPGRAD_EXTREMUM
 
 #define CLAMPGRAD_FOREACH(kind, name)                     \
   add_each<aten::_foreach_##name##_Scalar, Kind::kind>(); \

@@ -300,19 +300,14 @@ PyMethodDef method() {
   return {s.name, as_c_function(&entry<s, function>), METH_FASTCALL | METH_KEYWORDS, nullptr};
 }
 
+#define CLAMPGRAD_WITH_OUT(name) method<signatures::name, call_function<name, name##_out>>(),
+#define CLAMPGRAD_IN_PLACE(name) method<signatures::name, call_function<name>>(),
 PyMethodDef methods[] = {
-    method<signatures::clamp, call_function<clamp, clamp_out>>(),
-    method<signatures::clamp_, call_function<clamp_>>(),
-    method<signatures::clamp_min, call_function<clamp_min, clamp_min_out>>(),
-    method<signatures::clamp_min_, call_function<clamp_min_>>(),
-    method<signatures::clamp_max, call_function<clamp_max, clamp_max_out>>(),
-    method<signatures::clamp_max_, call_function<clamp_max_>>(),
-    method<signatures::maximum, call_function<maximum, maximum_out>>(),
-    method<signatures::minimum, call_function<minimum, minimum_out>>(),
-    method<signatures::fmax, call_function<fmax, fmax_out>>(),
-    method<signatures::fmin, call_function<fmin, fmin_out>>(),
+    CLAMPGRAD_PYTHON_FUNCTIONS(CLAMPGRAD_WITH_OUT, CLAMPGRAD_IN_PLACE) // in python/signatures.h
     {"clamp_plain", as_c_function(&clamp_plain), METH_FASTCALL, nullptr},
     {}};
+#undef CLAMPGRAD_WITH_OUT
+#undef CLAMPGRAD_IN_PLACE
 
 // ---- For python/clampgrad/_pin/state.py ---------------------------------------------------------
 

@@ -235,22 +235,13 @@ template <Gradient gradient, bool maximize>
       2,
       find_pair_mismatch<Extremum::clamp_max, gradient, maximize>(clamp_max)>();
   if constexpr (!is_pseudo(gradient)) {
-    AssertAgrees<
-        gradient,
-        2,
-        find_pair_mismatch<Extremum::maximum, gradient, maximize>(contract::maximum)>();
-    AssertAgrees<
-        gradient,
-        2,
-        find_pair_mismatch<Extremum::minimum, gradient, maximize>(contract::minimum)>();
-    AssertAgrees<
-        gradient,
-        2,
-        find_pair_mismatch<Extremum::fmax, gradient, maximize>(contract::fmax)>();
-    AssertAgrees<
-        gradient,
-        2,
-        find_pair_mismatch<Extremum::fmin, gradient, maximize>(contract::fmin)>();
+#define CLAMPGRAD_ASSERT(name) \
+  AssertAgrees<                \
+      gradient,                \
+      2,                       \
+      find_pair_mismatch<Extremum::name, gradient, maximize>(contract::name)>();
+    CLAMPGRAD_EXTREMA(CLAMPGRAD_ASSERT)
+#undef CLAMPGRAD_ASSERT
   }
   AssertAgrees<gradient, 3, find_triple_mismatch<gradient, maximize>(clamp)>();
 }

@@ -28,13 +28,14 @@ from clampgrad._implementation.library import REINSTALL_ADVICE, NoLibrary, libra
 from clampgrad._implementation.stamp import minor
 from clampgrad._torch.compiler import skip_own_frames
 from clampgrad._torch.private_names import check
+from clampgrad._torch.torchs_functions import CLAMPS, EXTREMA
 
 if TYPE_CHECKING:
     from clampgrad._C import *  # noqa: F403
 
 FUNCTIONS = (
-    *("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
-    *("maximum", "minimum", "fmax", "fmin"),
+    *CLAMPS,
+    *EXTREMA,
     *("Block", "pin_canonical_name", "pin_thread_block", "pin_set_thread_block"),
     *("pin_set_process", "pin_current", "pin_set_block_resolver", "pin_set_resolver_enabled"),
     *("pin_register_kernels", "pin_call_counts", "pin_observe"),

@@ -16,10 +16,11 @@ from clampgrad import _implementation
 from clampgrad._contract.words import counted
 from clampgrad._implementation.build import VERSION
 from clampgrad._implementation.environment import is_set
+from clampgrad._torch.torchs_functions import EXTREMA
 
 NOTHING = (
-    "warning: the pin reached no call: in this process nothing was differentiated through clamp, "
-    "maximum, minimum, fmax or fmin"
+    "warning: the pin reached no call: in this process nothing was differentiated through "
+    f"{', '.join(['clamp', *EXTREMA[:-1]])} or {EXTREMA[-1]}"
 )
 
 

@@ -41,6 +41,7 @@ from clampgrad._torch.dispatcher import (
     torch_kernel_keys,
 )
 from clampgrad._torch.surroundings import below_a_trace, guard_dynamic_floats, in_autodiff
+from clampgrad._torch.torchs_functions import CLAMPS, EXTREMA
 
 # ---- The active pin: see _C.pyi -----------------------------------------------------------------
 
@@ -336,10 +337,7 @@ def wrap_for_observer(name: str, kernel: Kernel) -> Kernel:
 
 # ---- Registration -------------------------------------------------------------------------------
 
-CLAMP_NAMES = [
-    f"clamp{c}{i}{t}" for c in ("", "_min", "_max") for i in ("", "_") for t in ("", ".Tensor")
-]
-EXTREMA = ["maximum", "minimum", "fmax", "fmin"]
+OVERLOADS = [clamp + overload for clamp in CLAMPS for overload in ("", ".Tensor")] + [*EXTREMA]
 LISTS = [
     f"_foreach_{name}{in_place}.{overload}"
     for name in ("clamp_min", "clamp_max", "maximum", "minimum")
@@ -353,7 +351,7 @@ def pin_register_kernels() -> list[str]:
     """Registers the kernels at the first call. They stay, and each call looks up the pin."""
     global library
     kernels = {}
-    for name in (*CLAMP_NAMES, *EXTREMA, *LISTS):
+    for name in (*OVERLOADS, *LISTS):
         make = kernel_for_lists if name in LISTS else kernel
         packet = name.partition(".")[0]
         kernels[name] = wrap_for_observer(f"aten::{packet}", make(packet, operator_named(name)))
