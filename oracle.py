@@ -32,14 +32,18 @@ def encode_comparisons(*args):
 
 
 @cache
-def lookup(operator, kind, convention, differentiated):
+def lookup(operator, bounds_are, convention, differentiated):
     """For each argument, its factor by comparison code; NaN where no row has that code."""
     names = TABLE["operators"][operator]["arguments"]
     size = 2 ** len(names) * 4 ** len(list(combinations(names, 2)))
-    count = len(names) if kind == "tensors" else 1
+    count = len(names) if bounds_are == "tensors" else 1
     table = torch.full((count, size), torch.nan, dtype=torch.float64)
     for row in TABLE["operators"][operator]["rows"]:
-        values = row[kind][convention] if kind == "tensors" else [row[kind][convention]]
+        values = (
+            row[bounds_are][convention]
+            if bounds_are == "tensors"
+            else [row[bounds_are][convention]]
+        )
         shared = convention in TABLE["depends_on_differentiated"] and len(row["active"]) > 1
         if shared and not differentiated.issuperset(row["active"]):
             values = [0] * count
@@ -49,16 +53,16 @@ def lookup(operator, kind, convention, differentiated):
     return table
 
 
-def factors(operator, kind, convention, args, differentiated=None):
-    """The factor of each argument at each element; kind is "numbers" or "tensors".
+def factors(operator, bounds_are, convention, args, differentiated=None):
+    """The factor of each argument at each element; bounds_are is "numbers" or "tensors".
 
     `differentiated` names the arguments that are being differentiated; all of them by default.
     Numbers are passed as tensors too, in the dtype of the result: that is how they compare.
     """
     names = TABLE["operators"][operator]["arguments"]
     if differentiated is None:
-        differentiated = names if kind == "tensors" else names[:1]
-    found = lookup(operator, kind, convention, frozenset(differentiated))[
+        differentiated = names if bounds_are == "tensors" else names[:1]
+    found = lookup(operator, bounds_are, convention, frozenset(differentiated))[
         :, encode_comparisons(*args)
     ]
     assert not found.isnan().any(), f"{operator}: an element is in no row of conventions.yaml"

@@ -178,7 +178,9 @@ def tag(wheel: Path, dist: Path) -> None:
     run(*repair, PATH=path)
 
 
-def compiled(source: Path, pythons: list[str], out: Path, headers: list[str], cuda: str) -> Path:
+def build_compiled_wheel(
+    source: Path, pythons: list[str], out: Path, headers: list[str], cuda: str
+) -> Path:
     """One wheel with the libraries of all these environments, and modules for
     Pythons with these headers."""
     wanted = {"CLAMPGRAD_CUDA": cuda, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
@@ -207,9 +209,9 @@ def main(dist: Path, pythons: list[str], headers: list[str], cuda: list[str]) ->
     shutil.rmtree(out, ignore_errors=True)
     portable = build(source, pythons[0], out / "portable", CLAMPGRAD_PORTABLE="1")
     shutil.copy(portable, dist)
-    tag(compiled(source, pythons, out / "cpu", headers, "0"), dist)
+    tag(build_compiled_wheel(source, pythons, out / "cpu", headers, "0"), dist)
     if cuda:
-        whole = compiled(source, cuda, out / "cuda", headers, "1")
+        whole = build_compiled_wheel(source, cuda, out / "cuda", headers, "1")
         tag(make_cuda_wheel(whole, out / "companion"), dist)
     shutil.rmtree(out)
     run(sys.executable, "-m", "twine", "check", *dist.iterdir())

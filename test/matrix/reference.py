@@ -35,7 +35,7 @@ def shares(operator, convention, args, differentiated, g):
     return [divided(g, factor) for factor in found]
 
 
-def let_through(convention, maximize, x, y, g):
+def pseudo_share(convention, maximize, x, y, g):
     """Where a pseudo-gradient passes the incoming gradient to x, whatever that is."""
     chosen = selection(convention, maximize, x.expand_as(y), y, g)
     return torch.tensor([c == "g" for c in chosen], dtype=torch.bool).view_as(y)
@@ -52,7 +52,7 @@ def pseudo_shares(operator, convention, maximize, args, differentiated, g, y):
     return gradients
 
 
-def at_once(operator, convention, maximize, args, differentiated, g, y):
+def shares_in_one_step(operator, convention, maximize, args, differentiated, g, y):
     if convention in PSEUDO:
         return pseudo_shares(operator, convention, maximize, args, differentiated, g, y)
     return shares(operator, convention, args, differentiated, g)
@@ -116,7 +116,7 @@ def gradients(operator, convention, maximize, args, differentiated, g, y):
         ]
         numbers = not any(isinstance(a, torch.Tensor) for a in args[1:])
         who = None if numbers else differentiated
-        found = at_once(operator, convention, maximize, compared, who, g, y)
+        found = shares_in_one_step(operator, convention, maximize, compared, who, g, y)
     found += [None] * (len(args) - len(found))
     return [
         share.expand(y.shape) if isinstance(a, torch.Tensor) else None

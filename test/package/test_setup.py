@@ -94,7 +94,7 @@ def test_cmake_gets_the_same(monkeypatch, tmp_path):
         'set(toolkit "/a toolkit")',
         '-mavx2"',
         'set(architectures "8.0" "9.0+PTX")',
-        *(f'"{flag}"' for flag in (*cmake.setup.FLAGS, *cmake.setup.OF_LIBRARY)),
+        *(f'"{flag}"' for flag in (*cmake.setup.FLAGS, *cmake.setup.LIBRARY_LINK_FLAGS)),
     ):
         assert line in text
     monkeypatch.setattr(cmake, "cuda_build", lambda pip: (False, "it is pretended"))
