@@ -59,7 +59,7 @@ def agree(f, args, g):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name, count, convention", CALLS)
-def test_tensors(name, count, convention, dtype):
+def test_tensor_kernels_match_composed_path(name, count, convention, dtype):
     generator = torch.Generator().manual_seed(0)
 
     f = partial(getattr(clampgrad, name), gradient=convention)
@@ -71,7 +71,7 @@ def test_tensors(name, count, convention, dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("convention", EXACT + PSEUDO)
 @pytest.mark.parametrize("bounds", [(0, 6), (0.1, None), (None, 1), (1, 1), (6, 0)], ids=str)
-def test_numbers(bounds, convention, dtype):
+def test_number_kernels_match_composed_path(bounds, convention, dtype):
     generator = torch.Generator().manual_seed(0)
 
     def f(x):

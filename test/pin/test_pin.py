@@ -218,7 +218,7 @@ def test_our_own_operators_are_immune(pin):
 # ---- What holds where ----------------------------------------------------------------------------
 
 
-def test_it_nests():
+def test_inner_block_overrides_outer_and_process():
     """A block takes precedence over the block around it, and over the pin of the
     process, whenever that is set."""
     clampgrad.set_pin("half")

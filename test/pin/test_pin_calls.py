@@ -98,7 +98,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_spellings(name):
+def test_every_way_to_call_is_pinned(name):
     function, expected = SPELLINGS[name]
     with clampgrad.pin("min_norm"):
         assert slope(function, (0.0, 0.5, 1.0, 2.0)) == expected
