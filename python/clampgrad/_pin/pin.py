@@ -108,15 +108,15 @@ class pin:
             raise
 
     def __exit__(self, error: object, *_: object) -> None:
-        found = None
+        entered = None
         try:
-            found = state.find_block_entered_by(self)
+            entered = state.find_block_entered_by(self)
         finally:
-            block, is_innermost = found or state.find_block_entered_by(self)
+            block, is_active = entered or state.find_block_entered_by(self)
             if block:
                 block.is_open = False
         state.drop_closed_blocks()
-        if error is None and not is_innermost:
+        if error is None and not is_active:
             raise RuntimeError(
                 f"{self!r} was left before a block that was entered after it: what ran in between "
                 "may have had the wrong pin"
