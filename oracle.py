@@ -18,10 +18,10 @@ CONVENTIONS = tuple(TABLE["conventions"])
 PSEUDO = tuple(name for name in TABLE["pseudo_gradients"]["rows"][0] if name in CONVENTIONS)
 EXACT = tuple(name for name in CONVENTIONS if name not in PSEUDO)
 # A clamp by a number and a Tensor is one bound after the other in these.
-CLAMPS_TWICE = tuple(name for name in EXACT if name not in TABLE["at_once"])
+TWO_STEP = tuple(name for name in EXACT if name not in TABLE["one_step"])
 
 
-def signature(*args):
+def encode_comparisons(*args):
     """One integer per element: which arguments are NaN, and how each pair of them compares."""
     code = torch.zeros(torch.broadcast_shapes(*(a.shape for a in args)), dtype=torch.int64)
     for a in args:
@@ -32,33 +32,39 @@ def signature(*args):
 
 
 @cache
-def lookup(operator, kind, convention, differentiated):
-    """For each argument, its factor by signature; NaN where no row has that signature."""
+def lookup(operator, bounds_are, convention, differentiated):
+    """For each argument, its factor by comparison code; NaN where no row has that code."""
     names = TABLE["operators"][operator]["arguments"]
     size = 2 ** len(names) * 4 ** len(list(combinations(names, 2)))
-    count = len(names) if kind == "tensors" else 1
+    count = len(names) if bounds_are == "tensors" else 1
     table = torch.full((count, size), torch.nan, dtype=torch.float64)
     for row in TABLE["operators"][operator]["rows"]:
-        values = row[kind][convention] if kind == "tensors" else [row[kind][convention]]
-        shared = convention in TABLE["asks"] and len(row["active"]) > 1
+        values = (
+            row[bounds_are][convention]
+            if bounds_are == "tensors"
+            else [row[bounds_are][convention]]
+        )
+        shared = convention in TABLE["depends_on_differentiated"] and len(row["active"]) > 1
         if shared and not differentiated.issuperset(row["active"]):
             values = [0] * count
         values = torch.tensor([float(Fraction(v)) for v in values], dtype=torch.float64)
         for point in row["points"]:
-            table[:, signature(*torch.tensor(point, dtype=torch.float64))] = values
+            table[:, encode_comparisons(*torch.tensor(point, dtype=torch.float64))] = values
     return table
 
 
-def factors(operator, kind, convention, args, differentiated=None):
-    """The factor of each argument at each element; kind is "numbers" or "tensors".
+def factors(operator, bounds_are, convention, args, differentiated=None):
+    """The factor of each argument at each element; bounds_are is "numbers" or "tensors".
 
     `differentiated` names the arguments that are being differentiated; all of them by default.
     Numbers are passed as tensors too, in the dtype of the result: that is how they compare.
     """
     names = TABLE["operators"][operator]["arguments"]
     if differentiated is None:
-        differentiated = names if kind == "tensors" else names[:1]
-    found = lookup(operator, kind, convention, frozenset(differentiated))[:, signature(*args)]
+        differentiated = names if bounds_are == "tensors" else names[:1]
+    found = lookup(operator, bounds_are, convention, frozenset(differentiated))[
+        :, encode_comparisons(*args)
+    ]
     assert not found.isnan().any(), f"{operator}: an element is in no row of conventions.yaml"
     return found
 

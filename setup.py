@@ -28,7 +28,7 @@ from buildtools.library import LIBRARY, Python, folder, python_of, this_python
 from buildtools.package import Build, Package
 from buildtools.readme import readme
 from buildtools.switches import is_set, portable
-from buildtools.torch_here import cannot_build
+from buildtools.torch_here import find_missing_requirement
 
 ROOT = Path(__file__).resolve().parent
 
@@ -76,13 +76,13 @@ def flags_of_files(machine: str) -> dict[str, list[str]]:
 
 # How libclampgrad is linked: with the name by which modules ask for it, and with its
 # calls bound to its own functions.
-NAMED, OF_LIBRARY = [f"-Wl,-soname,{LIBRARY}"], ["-Wl,-Bsymbolic-functions"]
+NAMED, LIBRARY_LINK_FLAGS = [f"-Wl,-soname,{LIBRARY}"], ["-Wl,-Bsymbolic-functions"]
 # A module takes the library beside it, before LD_LIBRARY_PATH is looked at: that is
 # what the old kind of tag says.
-OF_MODULE = ["-Wl,--disable-new-dtags,-rpath,$ORIGIN"]
+MODULE_LINK_FLAGS = ["-Wl,--disable-new-dtags,-rpath,$ORIGIN"]
 if sys.platform == "darwin":  # not tried
-    NAMED, OF_LIBRARY = [f"-Wl,-install_name,@rpath/{LIBRARY}"], []
-    OF_MODULE = ["-Wl,-rpath,@loader_path"]
+    NAMED, LIBRARY_LINK_FLAGS = [f"-Wl,-install_name,@rpath/{LIBRARY}"], []
+    MODULE_LINK_FLAGS = ["-Wl,-rpath,@loader_path"]
 
 
 # ---- Sources and what they are linked to, which needs torch: metadata do not --------------------
@@ -93,14 +93,14 @@ def sources(out: Path, cuda: bool) -> list[Path]:
     import torch
 
     from buildtools.stamp import header
-    from buildtools.unity import together, write
+    from buildtools.unity import group_into_units, write
     from codegen.generate import generate
 
     write(out / "stamp.h", header(torch.__version__))
     kinds = ("*.cpp", "*.cu") if cuda else ("*.cpp",)
     written = sorted(path for kind in kinds for path in (ROOT / "csrc").rglob(kind))
     files = [*written, *generate(ROOT, out, cuda)]
-    return together(files, out) if is_set("CLAMPGRAD_UNITY", "1") else files
+    return group_into_units(files, out) if is_set("CLAMPGRAD_UNITY", "1") else files
 
 
 def extensions() -> list[Extension]:
@@ -125,15 +125,15 @@ def extensions() -> list[Extension]:
     # CUB includes NVTX, which calls dlopen: with Debian 12's, a library would need glibc 2.34.
     device = [*OPTIMISATION, *defines, "-DNVTX_DISABLE", "-Xcompiler=-fvisibility=hidden"]
 
-    def these(of_python: bool) -> list[str]:
+    def sources_for(of_python: bool) -> list[str]:
         return [os.path.relpath(path, ROOT) for path in files if needs_python(path) == of_python]
 
     library = (cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension)(
         f"{package}.{LIBRARY.partition('.')[0]}",
-        sources=these(of_python=False),
+        sources=sources_for(of_python=False),
         include_dirs=[*headers],
         extra_compile_args={"cxx": host, "nvcc": device},
-        extra_link_args=[*SANITIZERS, *NAMED, *OF_LIBRARY],
+        extra_link_args=[*SANITIZERS, *NAMED, *LIBRARY_LINK_FLAGS],
     )
     library.libraries.remove("torch_python")
     library.file = LIBRARY
@@ -144,10 +144,10 @@ def extensions() -> list[Extension]:
     def module(python: Python) -> Extension:
         made = cpp_extension.CppExtension(
             f"{package}.{re.sub(r'[.-]', '_', python.module)}",
-            sources=these(of_python=True),
+            sources=sources_for(of_python=True),
             include_dirs=[str(python.headers), *headers],
             extra_compile_args={"cxx": host},
-            extra_link_args=[*SANITIZERS, *OF_MODULE],
+            extra_link_args=[*SANITIZERS, *MODULE_LINK_FLAGS],
         )
         made.file, made.beside = python.module, library
         return made
@@ -181,6 +181,8 @@ class BuildExt(build_ext):
 commands = {"build": Build, "build_py": Package, "build_ext": BuildExt}
 if __name__ == "__main__":
     # setuptools must know that there is an extension; BuildExt fills it in.
-    later = [] if portable() or cannot_build() else [Extension("clampgrad._C", sources=[])]
+    later = (
+        [] if portable() or find_missing_requirement() else [Extension("clampgrad._C", sources=[])]
+    )
     shown = {"long_description": readme(), "long_description_content_type": "text/markdown"}
     setup(ext_modules=later, cmdclass=commands, **shown)

@@ -31,7 +31,7 @@ def script(out: Path, machine: str) -> str:
     variables = {
         "sources": [path.as_posix() for path in files],
         "flags": [*(given[f] for f in setup.OPTIMISATION), *setup.FLAGS],
-        "link_flags": setup.OF_LIBRARY,
+        "link_flags": setup.LIBRARY_LINK_FLAGS,
         "defines": [flag.removeprefix("-D") for flag in defines],
         "release": [torch.__version__.split("+")[0]],
         "torch_package": [torch.utils.cmake_prefix_path],

@@ -34,7 +34,7 @@ def cuda_build(pip: bool = True) -> tuple[bool, str]:
         return False, "CLAMPGRAD_CUDA=0"
     if flag == "auto" and torch.version.cuda and not are_named() and not torch.cuda.device_count():
         return False, "there is no GPU here; CLAMPGRAD_CUDA=1 builds them"
-    nvcc, missing = usable(torch.version.cuda, pip)
+    nvcc, missing = find_usable_nvcc(torch.version.cuda, pip)
     if missing and flag == "1":
         raise SystemExit(f"CLAMPGRAD_CUDA=1, but {missing}")
     if missing:
@@ -51,7 +51,7 @@ def are_named() -> bool:
     return os.environ.get("TORCH_CUDA_ARCH_LIST") not in (None, "", "native")
 
 
-def usable(torch_cuda: str | None, pip: bool) -> tuple[str, None] | tuple[None, str]:
+def find_usable_nvcc(torch_cuda: str | None, pip: bool) -> tuple[str, None] | tuple[None, str]:
     """The nvcc that builds for this CUDA, as "13.0"; or None, and what is missing."""
     beside = torch_of_the_environment()  # in isolation pip has fetched another build of the release
     if torch_cuda is None or (beside and beside.endswith("+cpu")):

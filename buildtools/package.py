@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ from buildtools.library import LIBRARY
 from buildtools.pip_nvcc import OLDEST, PACKAGES
 from buildtools.stamp import sources
 from buildtools.switches import is_set, portable
-from buildtools.torch_here import cannot_build, refuse_newer
+from buildtools.torch_here import find_missing_requirement, refuse_newer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,12 +39,18 @@ Gradient: TypeAlias = Literal[{every}]
 """
 
 
+def read_messages(header: str) -> dict[str, str]:
+    """Reads the texts of csrc/base/messages.h. C++ joins neighbouring strings as Python does."""
+    constants = re.findall(r'constexpr char (\w+)\[\] =((?:\s*"[^"]*")+);', header)
+    return {name: ast.literal_eval(f"({text})") for name, text in constants}
+
+
 def why_portable() -> str | None:
     """Why there is no library where one was wanted. The package repeats it when it is imported."""
     if portable():
         return None
     refuse_newer()
-    missing = cannot_build()
+    missing = find_missing_requirement()
     if missing and is_set("CLAMPGRAD_REQUIRE_COMPILED"):
         raise SystemExit(f"CLAMPGRAD_REQUIRE_COMPILED=1, but {missing}")
     if missing:
@@ -84,6 +92,8 @@ class Package(build_py):
         table = yaml.safe_load((ROOT / "conventions.yaml").read_text())
         (package / "_contract/table.json").write_text(json.dumps(table))
         (package / "_contract/gradients.py").write_text(types_of_names(table))
+        messages = read_messages((ROOT / "csrc/base/messages.h").read_text())
+        (package / "_contract/messages.json").write_text(json.dumps(messages))
         operators = yaml.safe_load((ROOT / "csrc" / "native_functions.yaml").read_text())
         schemas = [o["func"] for o in operators if is_public(o["func"])]
         (package / "_contract/schemas.json").write_text(json.dumps(schemas))

@@ -64,7 +64,7 @@ def compiler() -> list[str]:
     return shlex.split(os.environ.get("CXX") or "c++")
 
 
-def cannot_build() -> str | None:
+def find_missing_requirement() -> str | None:
     """What is missing for a library, or None; torch is not imported for that."""
     if sys.platform == "win32":
         return "it was built on Windows, whose compiler has no vector extension"

@@ -21,7 +21,7 @@ GENERATED = {
 }
 
 
-def together(files: list[Path], out: Path) -> list[Path]:
+def group_into_units(files: list[Path], out: Path) -> list[Path]:
     """Files that include them, and those that stand alone."""
     units: dict[str | Path, list[Path]] = {}
     for path in files:
@@ -32,11 +32,11 @@ def together(files: list[Path], out: Path) -> list[Path]:
             compiled.append(unit)
             continue
         compiled.append(out / "units" / f"{unit}.cpp")
-        write(compiled[-1], "".join(f'#include "{included(p, out)}"\n' for p in members))
+        write(compiled[-1], "".join(f'#include "{include_path(p, out)}"\n' for p in members))
     return sorted(compiled)
 
 
-def included(path: Path, out: Path) -> str:
+def include_path(path: Path, out: Path) -> str:
     """The name of the file for the compiler, which looks in both folders."""
     folder = out if path.is_relative_to(out) else ROOT / "csrc"
     return path.relative_to(folder).as_posix()

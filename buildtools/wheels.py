@@ -79,7 +79,7 @@ def reproducible() -> dict[str, str]:
     return {name: f"{os.environ.get(name, '')} {flags}".strip() for name, flags in added.items()}
 
 
-def pack_again(source: Path) -> None:
+def normalize_sdist(source: Path) -> None:
     """The archive without the times, owners and modes of this checkout."""
     time = int(EPOCH)
     with tarfile.open(source) as old:
@@ -147,7 +147,7 @@ Compiled libraries of clampgrad with its CUDA kernels. clampgrad finds them when
 """
 
 
-def companion(wheel: Path, out: Path) -> Path:
+def make_cuda_wheel(wheel: Path, out: Path) -> Path:
     """The libraries of a wheel as a distribution of their own, which
     installs into the same package."""
     run(sys.executable, "-m", "wheel", "unpack", "-d", out / "whole", wheel)
@@ -178,7 +178,9 @@ def tag(wheel: Path, dist: Path) -> None:
     run(*repair, PATH=path)
 
 
-def compiled(source: Path, pythons: list[str], out: Path, headers: list[str], cuda: str) -> Path:
+def build_compiled_wheel(
+    source: Path, pythons: list[str], out: Path, headers: list[str], cuda: str
+) -> Path:
     """One wheel with the libraries of all these environments, and modules for
     Pythons with these headers."""
     wanted = {"CLAMPGRAD_CUDA": cuda, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
@@ -202,15 +204,15 @@ def main(dist: Path, pythons: list[str], headers: list[str], cuda: list[str]) ->
     os.umask(0o022)
     run(pythons[0], "setup.py", "-q", "sdist", "-d", dist, CLAMPGRAD_PORTABLE="1")
     (source,) = dist.glob("*.tar.gz")
-    pack_again(source)
+    normalize_sdist(source)
     out = ROOT / "build/wheels"
     shutil.rmtree(out, ignore_errors=True)
     portable = build(source, pythons[0], out / "portable", CLAMPGRAD_PORTABLE="1")
     shutil.copy(portable, dist)
-    tag(compiled(source, pythons, out / "cpu", headers, "0"), dist)
+    tag(build_compiled_wheel(source, pythons, out / "cpu", headers, "0"), dist)
     if cuda:
-        whole = compiled(source, cuda, out / "cuda", headers, "1")
-        tag(companion(whole, out / "companion"), dist)
+        whole = build_compiled_wheel(source, cuda, out / "cuda", headers, "1")
+        tag(make_cuda_wheel(whole, out / "companion"), dist)
     shutil.rmtree(out)
     run(sys.executable, "-m", "twine", "check", *dist.iterdir())
 

@@ -9,18 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import product
+from math import nan
 from pathlib import Path
 from typing import Any
 
 from .check import CodegenError, load_entries
 
 NUMBERS = {"inf": "kInf", "-inf": "-kInf", "nan": "kNaN"}
-GETS = {"0": "Gets::nothing", "g": "Gets::g", "1": "Gets::one", "-1": "Gets::minus_one"}
+PSEUDO_SHARES = {"0": "nothing", "g": "g", "1": "one", "-1": "minus_one"}
+# Points that the rules look up: x equals one bound, or both; two arguments are equal, or NaN.
+LOOKED_UP = {
+    "kAtBound": (0, 0, 1),
+    "kAtBothBounds": (0, 0, 0),
+    "kTie": (0, 0),
+    "kAllNaN": (nan, nan),
+}
 POSITIONS = ("x = y", "x < y", "x > y", "y is NaN")
 COLUMNS = ("g < 0", "g = 0", "g > 0", "g is NaN")
 
 
-def contract(path: Path) -> dict[str, object]:
+def render_contract(path: Path) -> dict[str, object]:
     table: Any = load_entries(path)
     pseudo = {row["position"]: row for row in table["pseudo_gradients"]["rows"]}
     columns = [table["pseudo_gradients"]["columns"].index(c) for c in COLUMNS]
@@ -28,8 +36,14 @@ def contract(path: Path) -> dict[str, object]:
     exact = [name for name in names if name not in pseudo[POSITIONS[0]]]
     operators = {name: of for name, of in table["operators"].items() if name != "__line__"}
     return {
-        "exact": gradients(exact),
-        **{key: gradients(named(path, table, key, exact)) for key in ("asks", "at_once")},
+        "exact": render_gradients(exact),
+        **{
+            key: render_gradients(read_gradient_names(path, table, key, exact))
+            for key in ("depends_on_differentiated", "one_step")
+        },
+        "comparison_masks": [
+            f"constexpr int {name} = {comparison_mask(point)};" for name, point in LOOKED_UP.items()
+        ],
         "points": [points(path, name, of, exact) for name, of in operators.items()],
         "pseudo_gradients": [
             pseudo_gradient(name, maximize, columns, pseudo)
@@ -40,26 +54,31 @@ def contract(path: Path) -> dict[str, object]:
     }
 
 
-def named(path: Path, table: Any, key: str, exact: list[str]) -> list[str]:
-    """The names under a key, which the compiler needs at least one of."""
+def read_gradient_names(path: Path, table: Any, key: str, exact: list[str]) -> list[str]:
+    """Reads the names under a key, of which the compiler needs at least one."""
     names = table.get(key) or []
     if not names or not {*names} <= {*exact}:
         raise CodegenError(path, 1, f"{key}: names some of {', '.join(exact)}")
     return names
 
 
-def gradients(names: Iterable[str]) -> str:
+def render_gradients(names: Iterable[str]) -> str:
     return ", ".join(f"Gradient::{name}" for name in names)
 
 
-def braced(values: Iterable[object]) -> str:
+def format_initializer(values: Iterable[object]) -> str:
     return f"{{{', '.join(map(str, values))}}}"
 
 
-def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
-    """An entry for each point of each row."""
+def comparison_mask(point: Iterable[float]) -> int:
+    """Encodes how the arguments compare: bit i * n + j is set where argument i <= argument j."""
+    return sum((a <= b) << bit for bit, (a, b) in enumerate(product(point, repeat=2)))
 
-    def part(factor: object) -> int:
+
+def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
+    """Renders an entry for each point of each row."""
+
+    def divisor(factor: object) -> int:
         value = Fraction(str(factor))
         if value.numerator not in (0, 1):
             raise CodegenError(path, line, f"a factor of {factor}: a kernel divides g by a number")
@@ -69,12 +88,18 @@ def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
     for row in operator["rows"]:
         line = row["__line__"]
         active = sum(1 << arguments.index(name) for name in row["active"])
-        numbers = braced(part(row["numbers"][name]) for name in exact) if "numbers" in row else "{}"
-        tensors = braced(braced(map(part, row["tensors"][name])) for name in exact)
+        numbers = (
+            format_initializer(divisor(row["numbers"][name]) for name in exact)
+            if "numbers" in row
+            else "{}"
+        )
+        tensors = format_initializer(
+            format_initializer(map(divisor, row["tensors"][name])) for name in exact
+        )
         for point in row["points"]:
-            at = braced(NUMBERS.get(repr(float(value)), value) for value in point)
-            order = sum((a <= b) << i for i, (a, b) in enumerate(product(point, point)))
-            entries.append(f"    {{{line}, {at}, {order}, {active}, {numbers}, {tensors}}},")
+            at = format_initializer(NUMBERS.get(repr(float(value)), value) for value in point)
+            mask = comparison_mask(point)
+            entries.append(f"    {{{line}, {at}, {mask}, {active}, {numbers}, {tensors}}},")
     head = f"constexpr Point<{len(arguments)}> {name}[] = {{"
     return "\n".join([head, *entries, "};"])
 
@@ -82,6 +107,10 @@ def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
 def pseudo_gradient(name: str, maximize: bool, columns: list[int], rows: dict) -> str:
     column = f"{name}, maximize" if maximize else name
     if column not in rows[POSITIONS[0]]:
-        column = name  # it does not ask
-    gets = braced(braced(GETS[str(rows[p][column][c])] for c in columns) for p in POSITIONS)
-    return f"    {{Gradient::{name}, {str(maximize).lower()}, {gets}}},"
+        column = name  # its gradient does not depend on maximize
+
+    def share(position: str, c: int) -> str:
+        return f"PseudoShare::{PSEUDO_SHARES[str(rows[position][column][c])]}"
+
+    shares = format_initializer(format_initializer(share(p, c) for c in columns) for p in POSITIONS)
+    return f"    {{Gradient::{name}, {str(maximize).lower()}, {shares}}},"

@@ -26,16 +26,22 @@ def front_doors(functions: list[NativeFunction]) -> dict[str, object]:
         if "gradient" in names_of(f.func.arguments.flat_all):
             by_name.setdefault(cpp.name(f.func), []).append(f)
     firsts = [overloads[0] for overloads in by_name.values()]
+    public = [o for o in by_name.values() if o[0].func.kind() is not SchemaKind.out]
     return {
         "operator_kernels": "\n\n".join(map(operator_kernel, doors)),
         "api_declarations": [f"CLAMPGRAD_API {prototype(f, defaults=True)};" for f in firsts],
         "api_definitions": "\n\n".join(map(api, firsts)),
-        "python_signatures": [
-            python_signature(overloads)
-            for overloads in by_name.values()
-            if overloads[0].func.kind() is not SchemaKind.out
-        ],
+        "python_signatures": [python_signature(overloads) for overloads in public],
+        "python_functions": " ".join(map(python_function, (first for first, *_ in public))),
+        "aten_headers": [f"#include <ATen/ops/{name}.h>" for name in sorted(aten_names(functions))],
     }
+
+
+def aten_names(functions: list[NativeFunction]) -> set[str]:
+    """The operators of ATen that kernels call: those of the front doors, by name, and `where`."""
+    doors = [f for f in functions if "gradient" in names_of(f.func.arguments.flat_all)]
+    public = {f.func.name.name.base for f in doors if not f.func.name.name.base.startswith("_")}
+    return public | {"where"}
 
 
 def names_of(arguments) -> list[str]:  # type: ignore[no-untyped-def]
@@ -82,23 +88,23 @@ def operator_kernel(f: NativeFunction) -> str:
         signature = NativeSignature(f.func, symint=False).defn(name=cpp.name(f.func))
     name = cpp.name(f.func)  # clamp_out
     self, *bounds = operands(f)
-    given = ", ".join([self, *(f"guarded({bound})" for bound in bounds)])
+    operands_text = ", ".join([self, *(f"guard_dynamic_floats({bound})" for bound in bounds)])
     lines = []
     if "gradient" in names_of(f.func.arguments.flat_all):
         convention = "parse_convention(gradient, maximize)"
         if is_extremum(f):
-            convention = f'parse_exact(gradient, "{f.func.name.name}")'
+            convention = f'parse_exact_gradient(gradient, "{f.func.name.name}")'
         if f.func.kind() is SchemaKind.out:
             lines = [f"{convention};"]
     else:
         name, convention = convention_of(f)
     if f.func.kind() is SchemaKind.out:
-        door = f"{name}(out, {given})"
+        door = f"{name}(out, {operands_text})"
         if is_extremum(f):
-            door = f"extremum_out(Extremum::{name.removesuffix('_out')}, out, {given})"
+            door = f"extremum_out(Extremum::{name.removesuffix('_out')}, out, {operands_text})"
         lines += [f"return front_door::{door};"]
     else:
-        lines = [f"return {call_door(f, name, convention, given)};"]
+        lines = [f"return {call_door(f, name, convention, operands_text)};"]
     return "\n  ".join([f"{signature} {{", *lines]) + "\n}"
 
 
@@ -117,10 +123,10 @@ def prototype(f: NativeFunction, defaults: bool) -> str:
 def api(f: NativeFunction) -> str:
     name, is_out = cpp.name(f.func), f.func.kind() is SchemaKind.out
     if is_extremum(f):
-        parsed = f'const auto exact = checked_exact(gradient, "{f.func.name.name}");'
+        parsed = f'const auto exact = check_exact_gradient(gradient, "{f.func.name.name}");'
         bounds, door, keywords = "other", "exact", "name_of(exact)"
     else:
-        parsed = "const auto c = checked_convention(gradient, maximize); // before the bounds"
+        parsed = "const auto c = check_convention(gradient, maximize); // before the bounds"
         bounds, door, keywords = "bounds...", "c", "name_of(c.gradient), c.maximize"
     lines = [f"return clampgrad::{name}({'out, ' if is_out else ''}self, {bounds}, {keywords});"]
     if not is_out:
@@ -128,7 +134,7 @@ def api(f: NativeFunction) -> str:
             f"if (!all_tensors(is_plain, self, {bounds})) {{",
             "  std::optional<c10::impl::ExcludeDispatchKeyGuard> traced;",
             "  if (at::tracer::impl::is_dispatch_enabled()) {",
-            "    traced.emplace(kTraced);",
+            "    traced.emplace(kJitTraceKey);",
             "  }",
             f"  {lines[0]}",
             "}",
@@ -156,6 +162,11 @@ def python_signature(overloads: list[NativeFunction]) -> str:
     signatures = ",\n  ".join(f'R"({signature(f)})"' for f in overloads)
     name = cpp.name(f.func)
     return f'constexpr Signature {name} = {{"{name}",\n {{{names}}},\n {{{signatures}}}}};'
+
+
+def python_function(f: NativeFunction) -> str:
+    kind = "in_place" if f.func.kind() is SchemaKind.inplace else "with_out"
+    return f"{kind}({cpp.name(f.func)})"
 
 
 def signature(f: NativeFunction) -> str:

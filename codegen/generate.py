@@ -16,13 +16,13 @@ It writes these files:
     python_functions.cpp      Python types of the nodes: grad_fn._saved_min and its like
 
 torchgen is written for ATen itself, so text is edited. These edits are what a new torchgen may
-break; `insert`, `check_output` and `check_complete` end the build where they notice it.
+break; `insert_after`, `check_output` and `check_complete` end the build where they notice it.
 
     in formulas, before torchgen reads them
         qualify                      at::NAME of our operators, which auto_linear writes
         record_differentiated        the word `differentiated`
     in what torchgen prints
-        retarget                     ATen's namespaces and TORCH_API
+        rename_namespaces            ATen's namespaces and TORCH_API
         operators                    `inline` of redispatch functions is [[maybe_unused]]
         call_kernel_below_autograd   a first line in the redispatch functions
         enter_front_door             first lines in the autograd kernels of `X_mingrad`
@@ -63,7 +63,7 @@ from torchgen.selective_build.selector import SelectiveBuilder
 from torchgen.utils import Target
 
 from .check import CodegenError, check_derivatives, load_entries
-from .contract import contract
+from .contract import render_contract
 from .front_doors import NAMESPACE, call_door, convention_of, front_doors
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -99,7 +99,7 @@ def render(
     check_derivatives(derivatives_yaml, functions)
     tags = Path(torchgen.__file__).parent / "packaged/ATen/native/tags.yaml"
     infos, _ = load_derivatives(str(derivatives_yaml), str(native_yaml), str(tags))
-    infos = {f: {k: adapt(i, functions) for k, i in d.items()} for f, d in infos.items()}
+    infos = {f: {k: rewrite_formulas(i, functions) for k, i in d.items()} for f, d in infos.items()}
 
     node_infos = nodes.get_infos_with_derivatives_list(infos)
     functions = [f for f in functions if not is_node_alone(f, backends)]
@@ -107,7 +107,7 @@ def render(
     pairs = match_differentiability_info(differentiated, infos)
 
     values = {
-        **contract(conventions_yaml),
+        **render_contract(conventions_yaml),
         **operators(functions, backends),
         **registrations(functions, backends),
         **front_doors(functions),
@@ -116,7 +116,7 @@ def render(
     files = {}
     for template in sorted(p for p in TEMPLATES.rglob("*") if p.suffix in (".h", ".cpp")):
         text = CodeTemplate.from_file(str(template)).substitute(values)
-        files[template.relative_to(TEMPLATES).as_posix()] = retarget(text)
+        files[template.relative_to(TEMPLATES).as_posix()] = rename_namespaces(text)
     for name, text in files.items():
         check_output(name, text)
     check_complete(files, functions)
@@ -143,7 +143,9 @@ def parse(path: Path) -> tuple[list[NativeFunction], dict[DispatchKey, BackendIn
     return list(parsed.native_functions), parsed.backend_indices
 
 
-def adapt(info: DifferentiabilityInfo, functions: list[NativeFunction]) -> DifferentiabilityInfo:
+def rewrite_formulas(
+    info: DifferentiabilityInfo, functions: list[NativeFunction]
+) -> DifferentiabilityInfo:
     """Rewrites two things in formulas that torchgen does not know."""
     return record_differentiated(qualify(info, functions))
 
@@ -164,7 +166,7 @@ def record_differentiated(info: DifferentiabilityInfo) -> DifferentiabilityInfo:
     word = re.compile(r"\bdifferentiated\b")
     if not any(word.search(d.formula) for d in info.derivatives):
         return info
-    call = f"differentiated_inputs({', '.join(a.name for a in info.args_with_derivatives)})"
+    call = f"differentiated_mask_of({', '.join(a.name for a in info.args_with_derivatives)})"
     saved = SavedAttribute(nctype=NamedCType("differentiated", BaseCType(longT)), expr=call)
     return replace(
         info,
@@ -177,7 +179,7 @@ def record_differentiated(info: DifferentiabilityInfo) -> DifferentiabilityInfo:
     )
 
 
-def retarget(text: str) -> str:
+def rename_namespaces(text: str) -> str:
     for ours, theirs in (
         (f"{NAMESPACE}::redispatch::", "at::redispatch::"),
         (f"{NAMESPACE}::_ops::", "at::_ops::"),
@@ -225,10 +227,10 @@ def call_kernel_below_autograd(f: NativeFunction, kernel: BackendMetadata, text:
     shortcut = f"    if (!has_functorch_level()) return {qualified(kernel)}({args});\n"
     if f.func.kind() is SchemaKind.inplace:
         shortcut += "    torch::autograd::increment_version(self);\n"  # as ATen's own kernel does
-    return insert(shortcut, "{\n", text)
+    return insert_after(shortcut, "{\n", text)
 
 
-def insert(lines: str, entry: str, text: str, count: int = -1) -> str:
+def insert_after(lines: str, entry: str, text: str, count: int = -1) -> str:
     """Puts lines after the entry to each function of a text, or to the first `count`."""
     if entry not in text:
         raise RuntimeError(f"no {entry!r} in {text!r} (torch {torch.__version__})")
@@ -352,7 +354,9 @@ def autograd(pairs, node_infos, backends) -> dict[str, object]:  # type: ignore[
 
 def check_shape(text: str) -> str:
     """Makes the node check the shape, which bits do not know, before it reads them."""
-    return insert("  check_shape(*this, grads);\n", "::apply(variable_list&& grads) {\n", text)
+    return insert_after(
+        "  check_shape(*this, grads);\n", "::apply(variable_list&& grads) {\n", text
+    )
 
 
 def enter_front_door(f: NativeFunction, text: str) -> str:
@@ -361,14 +365,14 @@ def enter_front_door(f: NativeFunction, text: str) -> str:
         return text
     args = ", ".join(a.name for a in f.func.arguments.flat_all)
     door = call_door(f, *convention_of(f), args)
-    shortcut = f"  if (in_functionalization() || all_tensors(is_fusable, {args})) return {door};\n"
+    shortcut = f"  if (is_functionalizing() || all_tensors(is_fusable, {args})) return {door};\n"
     numbers = [a.name for a in f.func.arguments.flat_all if "Scalar" in str(a.type)]
     if numbers:
-        changing = " || ".join(f"is_changing({n})" for n in numbers)
-        again = ", ".join(["ks", "self", *(f"guarded({n})" for n in numbers)])
+        changing = " || ".join(f"depends_on_dynamic_float({n})" for n in numbers)
+        again = ", ".join(["ks", "self", *(f"guard_dynamic_floats({n})" for n in numbers)])
         kernel = f.func.name.unambiguous_name()
         shortcut += f"  if ({changing}) return {kernel}({again});\n"
-    return insert(shortcut, "{\n", text, 1)
+    return insert_after(shortcut, "{\n", text, 1)
 
 
 def check_output(name: str, text: str) -> None:

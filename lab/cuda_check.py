@@ -81,7 +81,8 @@ def instructions_per_byte(sass: str) -> dict[str, float]:
         stores, loads = (
             sum(access in text for text in texts) for access in ("STG.E.128", "LDG.E.128")
         )
-        if "Places" in name:  # of three Tensors, x may be the only one; a gradient is that of a sum
+        # Of three Tensors, x may be the only one that is loaded; a gradient is that of a sum.
+        if "StridedInputs" in name:
             loads = 0 if "BackwardOp" in name else stores
         element = {"d": 8, "f": 4, "t": 2}[re.search("op_kernelI(.)", name)[1]]
         bits = sum("SHFL.IDX" in text for text in texts) * 2 / element  # which a backward shuffles

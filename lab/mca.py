@@ -68,7 +68,7 @@ def loops():
     record = records.read("loops")
     yield "float32, between two numbers", *MODELS, "Zen 4, 2^12", "2^16", "2^20"
     for rule, name in ((0, "min_norm"), (4, "with_grad")):
-        for element, form in (("ElementHere", "compared"), ("WithMax", "maxima")):
+        for element, form in (("CpuElement", "compared"), ("MaxInstructionElement", "maxima")):
             loop = f"NumberForwardOp<{rule}, true, true, {element}<float>, float>"
             (r,) = (r for r in record["rows"] if r["loop"] == loop)
             took = (f"{ns:.1f}" for ns in r["nanoseconds, by elements"].values())

@@ -93,35 +93,37 @@ class Mutant:
     at: str  # line:column
     start: int
     end: int
-    was: str
-    becomes: str
+    original: str
+    replacement: str
 
     def is_waived(self) -> bool:
-        return " ".join(self.was.split()) in WAIVED.get(self.file, ())
+        return " ".join(self.original.split()) in WAIVED.get(self.file, ())
 
     def __str__(self) -> str:
-        return " ".join(f"{self.file}:{self.at}: {self.was} -> {self.becomes}".split())
+        return " ".join(f"{self.file}:{self.at}: {self.original} -> {self.replacement}".split())
 
     def around(self, number: int) -> tuple[str, str]:
-        """What to write before and behind the code, so that it is the mutant's
-        while this number is chosen."""
+        """Returns the text before and behind the code that makes it the mutant's while this number
+        is chosen."""
         on = f"::{SYMBOL} == {number}"
-        if self.becomes == ";":
+        if self.replacement == ";":
             return f"if (!({on})) {{ ", " }"
-        if self.becomes == f"!({self.was})":  # a condition, of any type
+        if self.replacement == f"!({self.original})":  # a condition, of any type
             return f"(({on}) != bool(", "))"
-        return f"({on} ? ({self.becomes}):(", "))"
+        return f"({on} ? ({self.replacement}):(", "))"
 
 
 # ---- C++ -----------------------------------------------------------------------------------------
 
-NEIGHBOURS = {"lt": "le", "le": "lt", "eq": "le", "quartered": "halved"}
-NEIGHBOURS |= {"larger": "", "lesser": "", "halved": ""}  # their first argument
+NEIGHBOURS = {"lt": "le", "le": "lt", "eq": "le", "quarter_of": "half_of"}
+NEIGHBOURS |= {"larger": "", "lesser": "", "half_of": ""}  # their first argument
 INFIX = {" & ": " | ", " | ": " & ", " && ": " || ", " || ": " && ", " == ": " != "}
 INFIX |= {" != ": " == ", " < ": " <= ", " <= ": " < "}
 # What stands before a call, and not before the name of a function that is declared.
 BEFORE = re.compile(r"(\breturn|[(,=|&?:{!^;])\s*$")
-CALL = re.compile(rf"\b((?:\w+::)*(?:template )?)({'|'.join(NEIGHBOURS)}|select|negate<\w+>)\(")
+CALL = re.compile(
+    rf"\b((?:\w+::)*(?:template )?)({'|'.join(NEIGHBOURS)}|select|logical_not<\w+>)\("
+)
 OPERAND = r"!?[A-Za-z_][\w.]*(?:\([\w.:, ]*\))?"
 PAIR = re.compile(  # in a look-ahead: what is refused may overlap with what is not
     rf"(?<![\w.>)!*~:-])(?=({OPERAND}({'|'.join(map(re.escape, INFIX))}){OPERAND})(?![\w.(<:\[]))"
@@ -132,10 +134,10 @@ AROUND = {*"(,=?:{}[];)", "return"}
 IF = re.compile(r"(?<!else )\bif \(|(?<=else )if \(")
 WORDS = {  # a condition, and the sets of arguments that rules/conventions.h names
     rf"(?:(?<=[^=!<>]= )|(?<=, )|(?<=\()|(?<=return ))(?!mask )({OPERAND})(?= \? )": r"!(\1)",
-    r"\bk(Self|Other)\b": r"kBoth",
-    r"\bkBoth\b": r"kSelf",
-    r"\bk(X|Lo|All)\b": r"kHi",
-    r"\bkHi\b": r"kX",
+    r"\bk(Self|Other)Bit\b": r"kBothArgs",
+    r"\bkBothArgs\b": r"kSelfBit",
+    r"\bk(XBit|LoBit|AllArgs)\b": r"kHiBit",
+    r"\bkHiBit\b": r"kXBit",
 }
 STATEMENT = re.compile(  # a call or an assignment, behind another statement or a comment
     r"[;{}](?: *//[^\n]*)?\n(?: *//[^\n]*\n|\n)* +((?:::)?(?!return\b)[\w:.\[\]>-]+(?:\(| = ))"
@@ -176,17 +178,17 @@ def places_of_cpp(text: str) -> Iterator[tuple[int, int, str]]:
                 yield m
 
     for m in found(CALL):
-        (end, of), (scope, name) = bracket(text, m.end() - 1), m.groups()
-        inside = ",".join(of)
+        (end, arguments), (scope, name) = bracket(text, m.end() - 1), m.groups()
+        inside = ",".join(arguments)
         if not BEFORE.search(text, 0, m.start()):
             continue
-        if name.startswith("negate"):
-            yield m.start(), end, f"{name[7:-1]}({inside})"
+        if name.startswith("logical_not"):
+            yield m.start(), end, f"{name[12:-1]}({inside})"
         elif name in NEIGHBOURS:
             neighbour = NEIGHBOURS[name]
-            yield m.start(), end, f"{scope}{neighbour}({inside})" if neighbour else of[0]
-        elif len(of) == 3 and "everywhere" not in inside:
-            yield m.start(), end, f"{scope}select({of[0]},{of[2]},{of[1]})"
+            yield m.start(), end, f"{scope}{neighbour}({inside})" if neighbour else arguments[0]
+        elif len(arguments) == 3 and "all_true" not in inside:
+            yield m.start(), end, f"{scope}select({arguments[0]},{arguments[2]},{arguments[1]})"
     last = 0
     for m in found(PAIR):
         binds, end = BINDS[m[2].strip()], m.end(1)
@@ -218,7 +220,7 @@ FORMULAS = {
     r"Gradient::min_norm": r"Gradient::half",
     r"\bmaximize\b": r"!maximize",
     r"std::array\{(\w+), (\w+)(.*?)\}": r"std::array{\2, \1\3}",
-    r"(\w+Shares)\{\{(\w+), (\w+)(.*?differentiated)\}": r"\1{{\3, \2\4}",
+    r"(\w+Args)\{\{(\w+), (\w+)(.*?differentiated)\}": r"\1{{\3, \2\4}",
     r"at::where\((\w+), grad, 0\)": r"at::where(\1, 0, grad)",
     r"(clamp_mingrad_backward\(grad, self), (\S+), (\S+)\)": r"\1, \3, \2)",
 }
@@ -242,19 +244,19 @@ def sources() -> dict[str, str]:
 
 def mutants_of(file: str, text: str) -> Iterator[Mutant]:
     places = places_of_formulas if file.endswith(".yaml") else places_of_cpp
-    for start, end, becomes in sorted(places(text), key=lambda p: (p[0], -p[1])):
-        line, was = text.count("\n", 0, start) + 1, text[start:end]
+    for start, end, replacement in sorted(places(text), key=lambda p: (p[0], -p[1])):
+        line, original = text.count("\n", 0, start) + 1, text[start:end]
         at = f"{line}:{start - text.rfind(chr(10), 0, start)}"
-        yield Mutant(file, at, start, end, was, becomes)
+        yield Mutant(file, at, start, end, original, replacement)
 
 
 def mutants() -> list[Mutant]:
     return [m for file, text in sources().items() for m in mutants_of(file, text)]
 
 
-def broken(text: str, numbered: list[tuple[int, Mutant]]) -> str:
-    """With all mutants of the text, which stand one behind or in
-    another: the outer ones come first."""
+def instrument(text: str, numbered: list[tuple[int, Mutant]]) -> str:
+    """Returns the text with all its mutants, which stand one behind or in another: the outer ones
+    come first."""
     added, pairs = [], itertools.combinations([m for _, m in numbered], 2)
     assert not any(a.start < b.start < a.end < b.end for a, b in pairs)
     for k, m in numbered:
@@ -267,38 +269,40 @@ def broken(text: str, numbered: list[tuple[int, Mutant]]) -> str:
     return "".join([*parts, text[last:]])
 
 
-def state(files: list[str], of: str = "") -> str:
-    """A hash of the files, and of what else an outcome depends on."""
-    found = hashlib.sha256(of.encode())
+def hash_files(files: list[str], of: str = "") -> str:
+    """Returns a hash of the files, and of what else an outcome depends on."""
+    digest = hashlib.sha256(of.encode())
     for file in files:
         if (ROOT / file).is_file():
-            found.update(file.encode() + (ROOT / file).read_bytes())
-    return found.hexdigest()
+            digest.update(file.encode() + (ROOT / file).read_bytes())
+    return digest.hexdigest()
 
 
-def state_of_build() -> str:
-    """Of all but the files of tests: those of the package, and what tests share."""
+def hash_build() -> str:
+    """Hashes all but the files of tests: those of the package, and what tests share."""
     files = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     files += [*PACKAGE, "test", "conftest.py", "lab/mutants.py"]
     listed = subprocess.check_output(files, cwd=ROOT, text=True).split("\0")
     shared = [file for file in listed if not re.match(r"test/.*/?test_\w+\.py$", file)]
-    return state(sorted(shared), f"{version('torch')} {sys.version}")
+    return hash_files(sorted(shared), f"{version('torch')} {sys.version}")
 
 
 def is_built() -> bool:
-    return BUILT_FROM.exists() and BUILT_FROM.read_text() == state_of_build()
+    return BUILT_FROM.exists() and BUILT_FROM.read_text() == hash_build()
 
 
 def build() -> None:
     if is_built():
         return print("built before from the same files; what has run is kept")
     BUILT_FROM.unlink(missing_ok=True)
-    now = state_of_build()
+    now = hash_build()
     copy_to(TREE)
     numbered = [*enumerate(mutants(), 1)]
     for file, text in sources().items():
         start = "" if file.endswith(".yaml") else DECLARED
-        (TREE / file).write_text(start + broken(text, [n for n in numbered if n[1].file == file]))
+        (TREE / file).write_text(
+            start + instrument(text, [n for n in numbered if n[1].file == file])
+        )
     (TREE / CHECK).unlink()
     one = TREE / "csrc/base/convention.cpp"
     one.write_text(f"{one.read_text()}\n{DEFINED}")
@@ -319,8 +323,8 @@ def chosen_cells() -> list:
     return calls()[:: len(calls()) // CELLS] + [next(drawn) for _ in range(CELLS)]
 
 
-def first_failure(
-    k: int, cells: list, tests: list[str], of_cpu: float, compiled: str, said
+def report_first_failure(
+    k: int, cells: list, tests: list[str], of_cpu: float, compiled: str, send_end
 ) -> None:
     """In a process of its own, with a folder of its own for Inductor's cache, which takes the code
     of one mutant for that of another."""
@@ -339,15 +343,15 @@ def first_failure(
             check(cell)
         except (MemoryError, OSError):
             raise  # of this machine
-        except BaseException:  # those of pytest are no Exceptions
-            return said.send(repr(cell)[:200])
+        except BaseException:  # pytest.fail and pytest.skip raise a BaseException
+            return send_end.send(repr(cell)[:200])
 
     quiet = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
     quiet += ["-m", "not slow", "-k", "not any_bytecode"]
-    said.send(next((t for t in tests if pytest.main([*quiet, t]) != pytest.ExitCode.OK), None))
+    send_end.send(next((t for t in tests if pytest.main([*quiet, t]) != pytest.ExitCode.OK), None))
 
 
-class Ended(Exception):
+class WorkerKilled(Exception):
     """Somebody, or a system short of memory or of space, has ended a worker, which says nothing
     about tests."""
 
@@ -361,11 +365,12 @@ def outcome(*asked) -> str | None:
     """What failed."""
     context = multiprocessing.get_context("fork")
     compiled = tempfile.mkdtemp(dir=COMPILED)
-    with STARTING:  # or another worker would inherit `said`, and the end of this one go unnoticed
-        found, said = context.Pipe(duplex=False)
-        worker = context.Process(target=first_failure, args=(*asked, compiled, said))
+    # Or another worker would inherit `send_end`, and the end of this one go unnoticed.
+    with STARTING:
+        found, send_end = context.Pipe(duplex=False)
+        worker = context.Process(target=report_first_failure, args=(*asked, compiled, send_end))
         worker.start()
-        said.close()
+        send_end.close()
     try:
         return found.recv() if found.poll(SECONDS) else NO_END
     except EOFError:
@@ -374,7 +379,7 @@ def outcome(*asked) -> str | None:
         if code == -signal.SIGXCPU:
             return NO_END
         if code in FROM_OUTSIDE or code > 0:  # an exception of the worker's own
-            raise Ended(f"a worker has ended with {code}") from None
+            raise WorkerKilled(f"a worker has ended with {code}") from None
         return CRASH
     finally:
         worker.kill()
@@ -393,7 +398,7 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
     stamped = functools.cache(stamp)  # of the tests as they are imported now: they may change
     for _, mutant in chosen:
         for by in (None, "a cell", *tests_of(mutant)):
-            stamped(decisive(mutant, by))
+            stamped(deciding_test_files(mutant, by))
     pytest.main(["--collect-only", "-qq", *KERNELS, *PIN])  # imports them, once for all
     began = cpu_seconds()
     for tests in ([], KERNELS, PIN) if chosen else ():
@@ -412,7 +417,7 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
         print("killed  " if killed else "SURVIVES", mutant, flush=True)
         with RAN.open("a") as file:
             # On a line of its own, also if the row before it was cut off.
-            row = [str(mutant), killed, stamped(decisive(mutant, killed))]
+            row = [str(mutant), killed, stamped(deciding_test_files(mutant, killed))]
             file.write(f"\n{json.dumps(row)}\n")
 
     with ThreadPool(int(os.environ.get("MAX_JOBS", 2))) as pool:
@@ -428,15 +433,15 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
 
 def cpu_seconds() -> float:
     """Of all workers that have ended."""
-    of = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return of.ru_utime + of.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def tests_of(mutant: Mutant) -> list[str]:
     return TESTS.get(mutant.file) or TESTS[mutant.file.rpartition("/")[0]]
 
 
-def decisive(mutant: Mutant, killed: str | None) -> tuple[str, ...]:
+def deciding_test_files(mutant: Mutant, killed: str | None) -> tuple[str, ...]:
     """The files of tests that an outcome rests on: the one that failed, none if that was a cell,
     or else all: any may have crashed."""
     tests = tests_of(mutant)
@@ -447,17 +452,17 @@ def decisive(mutant: Mutant, killed: str | None) -> tuple[str, ...]:
 
 def stamp(files: tuple[str, ...]) -> str:
     """What an outcome rests on: these files of tests, and what is built."""
-    return state([*files], BUILT_FROM.read_text())
+    return hash_files([*files], BUILT_FROM.read_text())
 
 
-def ran(every: list[Mutant]) -> dict[str, str | None]:
+def load_outcomes(every: list[Mutant]) -> dict[str, str | None]:
     """What killed each that ran in this build, with the tests of now."""
     known = {str(mutant): mutant for mutant in every}
     stamped = functools.cache(stamp)
     return {
         name: killed
         for name, killed, of in rows_of(RAN)
-        if name in known and of == stamped(decisive(known[name], killed))
+        if name in known and of == stamped(deciding_test_files(known[name], killed))
     }
 
 
@@ -471,9 +476,9 @@ def rows_of(file: Path) -> Iterator[list]:
 
 def record(every: list[Mutant]) -> None:
     """A row per file, once all have run."""
-    done, rows = ran(every), []
-    for file, of_file in itertools.groupby(every, lambda m: m.file):
-        made = [str(m) for m in of_file]
+    done, rows = load_outcomes(every), []
+    for file, file_mutants in itertools.groupby(every, lambda m: m.file):
+        made = [str(m) for m in file_mutants]
         survived = [m for m in made if m in done and not done[m]]
         killed = sum(m in done for m in made) - len(survived)
         rows.append({"file": file, "made": len(made), "killed": killed, "survived": survived})
@@ -504,10 +509,10 @@ def main() -> bool | None:  # whether one survives, or has not run
     if not chosen:
         sys.exit(f"no mutant has this text: {given.only}")
     chosen = random.Random(0).sample(chosen, min(given.sample or len(chosen), len(chosen)))
-    done = ran([m for _, m in every])
+    done = load_outcomes([m for _, m in every])
     run([(k, m) for k, m in chosen if str(m) not in done])
     record([m for _, m in every])
-    done = ran([m for _, m in chosen])
+    done = load_outcomes([m for _, m in chosen])
     return not all(done.get(str(m)) for _, m in chosen)
 
 

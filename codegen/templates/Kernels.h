@@ -3,14 +3,7 @@
 // those that call the front doors.
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/clamp.h>
-#include <ATen/ops/clamp_max.h>
-#include <ATen/ops/clamp_min.h>
-#include <ATen/ops/fmax.h>
-#include <ATen/ops/fmin.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
-#include <ATen/ops/where.h>
+${aten_headers}
 #include <c10/core/Scalar.h>
 #include <c10/core/SymIntArrayRef.h>
 

@@ -13,9 +13,9 @@ namespace clampgrad {
 
 namespace {
 
-at::Scalar (*ask)(const at::Scalar&) = nullptr;
+at::Scalar (*symbol_guard)(const at::Scalar&) = nullptr;
 
-bool is_symbolic_number(const Number& bound) {
+bool is_symbolic_number(const OptionalScalar& bound) {
   return bound && bound->isSymbolic() && !bound->isBoolean();
 }
 
@@ -26,25 +26,25 @@ c10::SymNode node_of(const at::Scalar& symbol) {
 
 } // namespace
 
-bool is_changing(const Number& bound) {
+bool depends_on_dynamic_float(const OptionalScalar& bound) {
   return is_symbolic_number(bound) && node_of(*bound)->str().find("zf") != std::string::npos;
 }
 
-void guard_with(at::Scalar (*function)(const at::Scalar&)) {
-  ask = function;
+void set_symbol_guard(at::Scalar (*function)(const at::Scalar&)) {
+  symbol_guard = function;
 }
-at::Scalar guarded(const at::Scalar& bound) {
-  return ask && is_changing(bound) ? ask(bound) : bound;
+at::Scalar guard_dynamic_floats(const at::Scalar& bound) {
+  return symbol_guard && depends_on_dynamic_float(bound) ? symbol_guard(bound) : bound;
 }
-Number guarded(const Number& bound) {
-  return bound ? Number(guarded(*bound)) : bound;
+OptionalScalar guard_dynamic_floats(const OptionalScalar& bound) {
+  return bound ? OptionalScalar(guard_dynamic_floats(*bound)) : bound;
 }
 
-bool is_nan(const Number& bound) {
+bool is_nan(const OptionalScalar& bound) {
   return bound && !bound->isSymbolic() && bound->isFloatingPoint() && std::isnan(bound->toDouble());
 }
 
-bool overflows(const Number& bound, const at::Tensor& self) {
+bool overflows(const OptionalScalar& bound, const at::Tensor& self) {
   const auto dtype = self.is_cpu() ? self.scalar_type() : at::toOpMathType(self.scalar_type());
   return bound && !bound->isSymbolic() &&
       AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
@@ -52,7 +52,7 @@ bool overflows(const Number& bound, const at::Tensor& self) {
          });
 }
 
-bool stays_unrounded(const Number& bound, at::ScalarType dtype) {
+bool is_left_unrounded(const OptionalScalar& bound, at::ScalarType dtype) {
   if (!is_symbolic_number(bound) || !at::isReducedFloatingType(dtype)) {
     return false;
   }
@@ -64,10 +64,10 @@ bool stays_unrounded(const Number& bound, at::ScalarType dtype) {
       !TORCH_GUARD_OR_FALSE(bound->toSymInt().sym_le(exact));
 }
 
-Number in_dtype(const Number& bound, const at::Tensor& self) {
+OptionalScalar round_to_dtype(const OptionalScalar& bound, const at::Tensor& self) {
   const auto dtype = self.scalar_type();
-  if (stays_unrounded(bound, dtype) && node_of(*bound)->has_hint()) {
-    return in_dtype(at::Scalar(bound->toDouble()), self); // guards the value
+  if (is_left_unrounded(bound, dtype) && node_of(*bound)->has_hint()) {
+    return round_to_dtype(at::Scalar(bound->toDouble()), self); // guards the value
   }
   if (!bound || bound->isSymbolic() || !is_fusable_dtype(dtype) || overflows(bound, self)) {
     return bound;

@@ -1,5 +1,7 @@
 #include "base/convention.h"
 
+#include "base/messages.h"
+
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -10,9 +12,9 @@ namespace clampgrad {
 
 namespace {
 
-std::string every_name() {
+std::string list_names() {
   std::string names;
-  for (const auto& one : kNames) {
+  for (const auto& one : kNamesAndAliases) {
     names.append(names.empty() ? "" : ", ").append(one.name);
   }
   return names;
@@ -20,47 +22,47 @@ std::string every_name() {
 
 } // namespace
 
-std::optional<Gradient> gradient_named(std::string_view name) {
-  const auto* const end = std::end(kNames);
+std::optional<Gradient> find_gradient(std::string_view name) {
+  const auto* const end = std::end(kNamesAndAliases);
   const auto* const found =
-      std::find_if(std::begin(kNames), end, [&](const Named& one) { return one.name == name; });
+      std::find_if(std::begin(kNamesAndAliases), end, [&](const NamedGradient& one) {
+        return one.name == name;
+      });
   return found != end ? std::optional(found->gradient) : std::nullopt;
 }
 
 Convention parse_convention(std::string_view name, bool maximize) {
-  const auto known = gradient_named(name);
-  TORCH_CHECK_VALUE(known, "unknown gradient '", name, "'; expected one of ", every_name());
-  return checked_convention(*known, maximize, name);
+  const auto known = find_gradient(name);
+  TORCH_CHECK_VALUE(known, "unknown gradient '", name, "'; expected one of ", list_names());
+  return check_convention(*known, maximize, name);
 }
 
-Convention checked_convention(Gradient gradient, bool maximize, std::string_view name) {
+Convention check_convention(Gradient gradient, bool maximize, std::string_view name) {
   const auto value = static_cast<int64_t>(gradient);
   TORCH_CHECK_VALUE(
-      value >= 0 && value < kGradients, "clampgrad: ", value, " is no clampgrad::Gradient");
+      value >= 0 && value < kGradientCount, "clampgrad: ", value, " is no clampgrad::Gradient");
   TORCH_CHECK_VALUE(
       !maximize || is_pseudo(gradient),
-      "maximize=True does not apply to gradient='",
-      name.empty() ? name_of(gradient) : name,
-      "': only 'with_grad' and 'restoring' depend on whether the loss is maximised");
+      messages::format(messages::kMaximizeDoesNotApply, name.empty() ? name_of(gradient) : name));
   return {gradient, maximize};
 }
 
 Extremum parse_extremum(std::string_view name) {
-  const auto* const found = std::find(std::begin(kExtrema), std::end(kExtrema), name);
+  const auto* const found = std::find(std::begin(kExtremumNames), std::end(kExtremumNames), name);
   TORCH_CHECK_VALUE(
-      found != std::end(kExtrema), "clampgrad: unknown operator of two Tensors '", name, "'");
-  return static_cast<Extremum>(found - std::begin(kExtrema));
+      found != std::end(kExtremumNames), "clampgrad: unknown operator of two Tensors '", name, "'");
+  return static_cast<Extremum>(found - std::begin(kExtremumNames));
 }
 
-Gradient parse_exact(std::string_view gradient, std::string_view op) {
-  return checked_exact(parse_convention(gradient, /*maximize=*/false).gradient, op, gradient);
+Gradient parse_exact_gradient(std::string_view gradient, std::string_view op) {
+  return check_exact_gradient(
+      parse_convention(gradient, /*maximize=*/false).gradient, op, gradient);
 }
 
-Gradient checked_exact(Gradient gradient, std::string_view op, std::string_view name) {
-  const auto c = checked_convention(gradient, /*maximize=*/false);
+Gradient check_exact_gradient(Gradient gradient, std::string_view op, std::string_view name) {
+  const auto c = check_convention(gradient, /*maximize=*/false);
   name = name.empty() ? name_of(c.gradient) : name;
-  TORCH_CHECK_VALUE(
-      !is_pseudo(gradient), "gradient='", name, "' is defined for clamps only, not for ", op);
+  TORCH_CHECK_VALUE(!is_pseudo(gradient), messages::format(messages::kForClampsOnly, name, op));
   return gradient;
 }
 

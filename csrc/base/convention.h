@@ -10,23 +10,24 @@
 
 namespace clampgrad {
 
-struct Named {
+struct NamedGradient {
   std::string_view name;
   Gradient gradient;
 };
 // Macros, because a name has to be an enumerator and a string.
-#define CLAMPGRAD_NAMED(name, value) Named{#name, Gradient::name},
-constexpr Named kConventions[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED)
-                                      CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_NAMED)};
+#define CLAMPGRAD_NAMED(name, value) NamedGradient{#name, Gradient::name},
+constexpr NamedGradient kConventions[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED)
+                                              CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_NAMED)};
 // All names: those above, and the aliases.
-constexpr Named kNames[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED) CLAMPGRAD_PSEUDO_GRADIENTS(
-    CLAMPGRAD_NAMED) CLAMPGRAD_GRADIENT_ALIASES(CLAMPGRAD_NAMED)};
+constexpr NamedGradient kNamesAndAliases[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED)
+                                                  CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_NAMED)
+                                                      CLAMPGRAD_GRADIENT_ALIASES(CLAMPGRAD_NAMED)};
 #undef CLAMPGRAD_NAMED
-constexpr int64_t kGradients = std::size(kConventions);
+constexpr int64_t kGradientCount = std::size(kConventions);
 
 // The canonical name of a convention: the first of its names.
 constexpr std::string_view name_of(Gradient gradient) {
-  const auto* one = kNames;
+  const auto* one = kNamesAndAliases;
   while (one->gradient != gradient) {
     ++one;
   }
@@ -45,27 +46,38 @@ struct Convention {
   bool maximize;
 };
 
-CLAMPGRAD_FOR_PYTHON std::optional<Gradient> gradient_named(std::string_view name);
+CLAMPGRAD_FOR_PYTHON std::optional<Gradient> find_gradient(std::string_view name);
 
 // Raises ValueError: for an unknown name, with the known ones; for maximize with an exact one.
 CLAMPGRAD_FOR_PYTHON Convention parse_convention(std::string_view gradient, bool maximize);
 
 // Checks an enumerator, which may be any integer. Errors call it `name`.
 CLAMPGRAD_FOR_PYTHON Convention
-checked_convention(Gradient gradient, bool maximize, std::string_view name = {});
+check_convention(Gradient gradient, bool maximize, std::string_view name = {});
 
-// A clamp by one Tensor is one of them. The loops call the functions of this enum, which are
-// therefore inlined everywhere: Note [One translation unit per instruction set].
-enum class Extremum { maximum, minimum, fmax, fmin, clamp_min, clamp_max };
+// The operators of two Tensors, of which a clamp by one Tensor is one. Macros, because a name is an
+// enumerator, a string and a part of other names.
+#define CLAMPGRAD_EXTREMA(_) _(maximum) _(minimum) _(fmax) _(fmin)
+#define CLAMPGRAD_ONE_BOUND_CLAMPS(_) _(clamp_min) _(clamp_max)
 
-// By the value of the Extremum.
-constexpr std::string_view kExtrema[] = {
-    "maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"};
+// The loops call the functions of this enum, which are therefore inlined everywhere: Note [One
+// translation unit per instruction set].
+#define CLAMPGRAD_ENUMERATOR(name) name,
+enum class Extremum {
+  CLAMPGRAD_EXTREMA(CLAMPGRAD_ENUMERATOR) CLAMPGRAD_ONE_BOUND_CLAMPS(CLAMPGRAD_ENUMERATOR)
+};
+#undef CLAMPGRAD_ENUMERATOR
+
+// Indexed by Extremum.
+#define CLAMPGRAD_STRING(name) #name,
+constexpr std::string_view kExtremumNames[] = {CLAMPGRAD_EXTREMA(CLAMPGRAD_STRING)
+                                                   CLAMPGRAD_ONE_BOUND_CLAMPS(CLAMPGRAD_STRING)};
+#undef CLAMPGRAD_STRING
 
 constexpr std::string_view name_of(Extremum op) {
-  return kExtrema[static_cast<size_t>(op)];
+  return kExtremumNames[static_cast<size_t>(op)];
 }
-CLAMPGRAD_HOST_DEVICE constexpr bool takes_larger(Extremum op) {
+CLAMPGRAD_HOST_DEVICE constexpr bool selects_larger(Extremum op) {
   return op == Extremum::maximum || op == Extremum::fmax || op == Extremum::clamp_min;
 }
 CLAMPGRAD_HOST_DEVICE constexpr bool skips_nan(Extremum op) {
@@ -79,8 +91,8 @@ CLAMPGRAD_HOST_DEVICE constexpr bool is_clamp(Extremum op) {
 Extremum parse_extremum(std::string_view name);
 
 // Raise ValueError for a pseudo-gradient too: `op` has no interval to be outside of.
-Gradient parse_exact(std::string_view gradient, std::string_view op);
+Gradient parse_exact_gradient(std::string_view gradient, std::string_view op);
 CLAMPGRAD_FOR_PYTHON Gradient
-checked_exact(Gradient gradient, std::string_view op, std::string_view name = {});
+check_exact_gradient(Gradient gradient, std::string_view op, std::string_view name = {});
 
 } // namespace clampgrad

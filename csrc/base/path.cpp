@@ -29,7 +29,7 @@ DispatchKeySet effective_keys(const at::Tensor& self) {
 
 // A tensor with any other key (tracing, a functorch level, a subclass, a lazy conjugate) is not
 // plain. VmapMode, the mode of batched gradients, changes only random operators.
-const DispatchKeySet kPlain = DispatchKeySet({
+const DispatchKeySet kPlainKeys = DispatchKeySet({
     DispatchKey::CPU,
     DispatchKey::AutogradCPU,
     DispatchKey::AutocastCPU,
@@ -44,9 +44,9 @@ const DispatchKeySet kPlain = DispatchKeySet({
 });
 
 // As bits, because operator- of key sets leaves those of the backends in.
-bool are_plain(DispatchKeySet keys) {
-  return (keys.raw_repr() & ~kPlain.raw_repr()) == 0 && !in_transform() &&
-      !c10::impl::tls_is_dispatch_key_excluded(kTraced);
+bool has_only_plain_keys(DispatchKeySet keys) {
+  return (keys.raw_repr() & ~kPlainKeys.raw_repr()) == 0 && !is_in_transform() &&
+      !c10::impl::tls_is_dispatch_key_excluded(kJitTraceKey);
 }
 
 #if defined(CLAMPGRAD_WITH_CUDA)
@@ -84,17 +84,17 @@ bool device_has_kernels(const at::Tensor& self) {
 } // namespace
 
 // Reads the included keys only, because torch.func excludes this one while it processes a level.
-bool in_transform() {
+bool is_in_transform() {
   return c10::impl::tls_local_dispatch_key_set().included_.has(
       DispatchKey::FuncTorchDynamicLayerFrontMode);
 }
 
-bool in_functionalization() {
+bool is_functionalizing() {
   using namespace c10::impl;
   return TorchDispatchModeTLS::get_mode(TorchDispatchModeKey::FUNCTIONAL).has_value();
 }
 
-bool modes_look_on() {
+bool has_observing_mode() {
   using Modes = c10::impl::TorchDispatchModeTLS;
   using Key = c10::impl::TorchDispatchModeKey;
   return c10::impl::dispatch_mode_enabled() && !Modes::get_mode(Key::FAKE) &&
@@ -102,7 +102,7 @@ bool modes_look_on() {
 }
 
 bool is_plain(const at::Tensor& self) {
-  return are_plain(effective_keys(self));
+  return has_only_plain_keys(effective_keys(self));
 }
 
 bool is_differentiated(const at::Tensor& self) {
@@ -113,7 +113,7 @@ bool may_need_gradient(const at::Tensor& self) {
   if (!self.is_floating_point() || self.is_sparse() || self.is_sparse_csr()) {
     return false; // integers carry no gradient, and torch clamps nothing sparse
   }
-  if (in_transform()) {
+  if (is_in_transform()) {
     return true; // only the levels know what is being differentiated
   }
   return !(effective_keys(self) & c10::autograd_dispatch_keyset).empty() && is_differentiated(self);
@@ -126,8 +126,9 @@ bool is_fusable_dtype(at::ScalarType dtype) {
 
 bool is_fusable(const at::Tensor& self) {
   const auto keys = effective_keys(self);
-  return (are_plain(keys) ||
-          (!self.key_set().has_any(kModes) && modes_look_on() && are_plain(keys - kModes))) &&
+  return (has_only_plain_keys(keys) ||
+          (!self.key_set().has_any(kModeKeys) && has_observing_mode() &&
+           has_only_plain_keys(keys - kModeKeys))) &&
       !self._fw_grad(0).defined() && device_has_kernels(self);
 }
 

@@ -14,58 +14,60 @@ namespace clampgrad {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// A torch.func transform is running.
-bool in_transform();
+// Whether a torch.func transform is running.
+bool is_in_transform();
 
-// Calls are recorded as a graph of functions, by torch.compile for example.
-bool in_functionalization();
+// Whether calls are recorded as a graph of functions, by torch.compile for example.
+bool is_functionalizing();
 
-// A strided tensor of a backend with kernels here, while no tracer, level or mode is active.
+// Whether the tensor is strided, of a backend with kernels here, while no tracer, level or mode is
+// active.
 CLAMPGRAD_FOR_PYTHON bool is_plain(const at::Tensor& self);
 
 // While it is excluded, no tensor is plain. torch.jit.trace records our operator and is invisible
 // to what runs inside: bits that a kernel saved there would be a constant of the trace. No kernel
 // has this key, so excluding it marks the thread without any effect in torch.
-constexpr auto kTraced = c10::DispatchKey::TESTING_ONLY_GenericMode;
+constexpr auto kJitTraceKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 // Whether dispatch modes are on that do not trace. What a call saves must not depend on these,
 // because a checkpoint may run it again without them.
-bool modes_look_on();
-constexpr c10::DispatchKeySet kModes(
+bool has_observing_mode();
+constexpr c10::DispatchKeySet kModeKeys(
     {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot});
 
-// Requires grad, while that is recorded, or carries a tangent.
+// Whether the tensor requires grad, while that is recorded, or carries a tangent.
 bool is_differentiated(const at::Tensor& self);
 
 // False where no gradient can be recorded, so that the front door is the ATen operator and no more.
 bool may_need_gradient(const at::Tensor& self);
 
-// Plain but for observing modes, without a tangent, on a device with kernels: only reverse mode and
-// such modes see an operator.
+// Whether a fused kernel may run: the tensor is plain (observing modes aside), has no tangent, and
+// its device has kernels. Then only reverse mode and such modes could see an operator.
 bool is_fusable(const at::Tensor& self);
 bool is_fusable_dtype(at::ScalarType dtype);
 
-// Both are plain (a saved-tensor hook may return any bits), and the gradient is not differentiated.
+// Whether both are plain (a saved-tensor hook may return any bits), and the gradient is not
+// differentiated.
 bool is_fusable_backward(const at::Tensor& grad, const at::Tensor& bits);
 
-// What holds for any of the Tensors among the arguments of an operator, also in lists; the others
-// are numbers and names, or undefined.
+// Whether a predicate is true for any Tensor among the arguments of an operator, also in lists. The
+// others are numbers and names, or undefined.
 template <typename F, typename Arg>
-bool any_tensor(const F& holds, const Arg& arg) {
+bool any_tensor(const F& predicate, const Arg& arg) {
   if constexpr (std::is_same_v<Arg, at::Tensor>) {
-    return arg.defined() && holds(arg);
+    return arg.defined() && predicate(arg);
   } else if constexpr (std::is_same_v<Arg, OptionalTensor>) {
-    return arg && any_tensor(holds, *arg);
+    return arg && any_tensor(predicate, *arg);
   } else if constexpr (std::is_same_v<Arg, at::TensorList>) {
     return std::any_of(
-        arg.begin(), arg.end(), [&](const at::Tensor& t) { return any_tensor(holds, t); });
+        arg.begin(), arg.end(), [&](const at::Tensor& t) { return any_tensor(predicate, t); });
   } else {
     return false;
   }
 }
 template <typename F, typename... Args>
-bool all_tensors(const F& hold, const Args&... args) {
-  return !(any_tensor([&](const at::Tensor& t) { return !hold(t); }, args) || ...);
+bool all_tensors(const F& predicate, const Args&... args) {
+  return !(any_tensor([&](const at::Tensor& t) { return !predicate(t); }, args) || ...);
 }
 template <typename... Args>
 bool any_may_need_gradient(const Args&... args) {

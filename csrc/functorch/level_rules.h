@@ -1,7 +1,8 @@
 #pragma once
-// What vmap and functionalize do with an operator that is not ATen's. Register.cpp, which is
-// generated, registers it. The front doors decompose.
+// Rules of vmap and functionalize for an operator that is not ATen's. Register.cpp, which is
+// generated, registers them. The front doors decompose.
 
+#include "base/messages.h"
 #include "ops/front_doors.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
@@ -24,43 +25,43 @@ struct Batch {
     TORCH_CHECK(layer, "clampgrad: a tensor of vmap was used outside of it");
     level = layer->layerId();
     const auto is_batched = [&](const Tensor& tensor) {
-      dim = std::max(dim, tensor.dim());
+      max_logical_dim = std::max(max_logical_dim, tensor.dim());
       dtypes |= uint64_t{1} << static_cast<int>(tensor.scalar_type());
       types = at::native::update_result_type_state(tensor, types);
       return at::functorch::isBatchedAtLevel(tensor, level);
     };
-    ((any |= any_tensor(is_batched, args)), ...);
+    ((has_batched |= any_tensor(is_batched, args)), ...);
   }
 
-  // The tensor inside, with the batch dimension at `to` and the others aligned at the end;
-  // unchanged if this level does not batch it and it fits. A tensor without dimensions counts less
-  // in type promotion, and may lie on the CPU. Inside, a batched one has a dimension, so it is cast
-  // to the dtype of the result. If none has dimensions and dtypes differ, all get one.
-  Tensor physical(const Tensor& tensor, int64_t to) const {
+  // Returns the tensor inside, with the batch dimension moved to `to` and the others aligned at the
+  // end; unchanged if this level does not batch it and it fits. A tensor without dimensions counts
+  // less in type promotion, and may lie on the CPU. Inside, a batched one has a dimension, so it is
+  // cast to the dtype of the result. If none has dimensions and dtypes differ, all get one.
+  Tensor move_batch_dim(const Tensor& tensor, int64_t to) const {
     const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level);
-    if (!batch_dim && (tensor.dim() ? to == 0 : dim > 0 || !(dtypes & (dtypes - 1)))) {
+    if (!batch_dim && (tensor.dim() ? to == 0 : max_logical_dim > 0 || !(dtypes & (dtypes - 1)))) {
       return tensor;
     }
     auto result = batch_dim ? value.movedim(*batch_dim, 0) : tensor.unsqueeze(0);
-    if (tensor.dim() < std::min<int64_t>(dim, 1) && tensor.scalar_type() != at::kBool) {
+    if (tensor.dim() < std::min<int64_t>(max_logical_dim, 1) && tensor.scalar_type() != at::kBool) {
       result = result.to(at::native::result_type(types));
     }
-    for (auto missing = dim - tensor.dim(); missing > 0; --missing) {
+    for (auto missing = max_logical_dim - tensor.dim(); missing > 0; --missing) {
       result = result.unsqueeze(1);
     }
     return result.movedim(0, to);
   }
-  OptionalTensor physical(const OptionalTensor& tensor, int64_t to) const {
-    return tensor && tensor->defined() ? OptionalTensor(physical(*tensor, to)) : std::nullopt;
+  OptionalTensor move_batch_dim(const OptionalTensor& tensor, int64_t to) const {
+    return tensor && tensor->defined() ? OptionalTensor(move_batch_dim(*tensor, to)) : std::nullopt;
   }
   template <typename Other>
-  const Other& physical(const Other& other, int64_t) const {
+  const Other& move_batch_dim(const Other& other, int64_t) const {
     return other;
   }
 
   int64_t level;
-  bool any = false;
-  int64_t dim = 0; // the most dimensions that one of them shows to the user
+  bool has_batched = false;
+  int64_t max_logical_dim = 0; // without the batch dimension
   uint64_t dtypes = 0; // a bit per dtype
   at::native::ResultTypeState types = {};
 };
@@ -74,10 +75,10 @@ struct Batched<op, Tensor(Args...)> {
   static Tensor call(Args... args) {
     const Batch batch(args...);
     c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
-    if (!batch.any) {
+    if (!batch.has_batched) {
       return op(args...);
     }
-    auto result = std::apply(op, std::make_tuple(batch.physical(args, 0)...));
+    auto result = std::apply(op, std::make_tuple(batch.move_batch_dim(args, 0)...));
     return at::functorch::makeBatched(std::move(result), 0, batch.level);
   }
 };
@@ -88,17 +89,11 @@ struct Batched<op, Tensor&(Tensor&, Args...)> {
     const Batch batch(self, args...);
     c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
     auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(self, batch.level);
-    if (batch.any) {
-      TORCH_CHECK(
-          batch_dim,
-          "vmap: inplace clamp is not possible where a bound is batched and what is written is "
-          "not");
-      TORCH_CHECK(
-          self.dim() == batch.dim,
-          "vmap: inplace clamp is not possible where a bound has more dimensions than what is "
-          "written");
+    if (batch.has_batched) {
+      TORCH_CHECK(batch_dim, messages::kInputNotBatched);
+      TORCH_CHECK(self.dim() == batch.max_logical_dim, messages::kBoundHasMoreDims);
     }
-    batch.any ? op(value, batch.physical(args, *batch_dim)...) : op(self, args...);
+    batch.has_batched ? op(value, batch.move_batch_dim(args, *batch_dim)...) : op(self, args...);
     return self;
   }
 };
@@ -120,7 +115,7 @@ struct Functionalized<op, functional, Tensor&(Tensor&, Args...)> {
       return op(self, args...);
     }
     const auto result = functional(self, args...);
-    check_fits(self, result);
+    check_can_hold_result(self, result);
     impl::replace_(self, impl::from_functional_tensor(result));
     impl::commit_update(self);
     impl::sync(self);

@@ -1,5 +1,5 @@
 #pragma once
-// What a fused kernel is called with: flat memory, and what to do there.
+// The arguments of a fused kernel: flat memory, and the call.
 
 #include "base/bits.h"
 #include "base/convention.h"
@@ -14,7 +14,7 @@
 
 namespace clampgrad {
 
-// ---- What to do ---------------------------------------------------------------------------------
+// ---- Calls --------------------------------------------------------------------------------------
 // A forward makes a result and bits; a backward makes gradients from a gradient and bits. Where no
 // gradient is recorded, the CPU's kernels make values without bits.
 
@@ -41,7 +41,7 @@ template <size_t n>
 struct TensorForward {
   static constexpr int kIn = n, kOut = 1;
   Gradient gradient;
-  int differentiated; // a bit per argument
+  int differentiated_mask; // a bit per argument
   Extremum op = {}; // of two
 };
 
@@ -55,7 +55,7 @@ struct Backward {
 
 // Whether CUDA's kernels read inputs where they lie; if not, they are flat.
 template <typename Call>
-constexpr bool reads_layouts = !std::is_same_v<Call, NumberForward>;
+constexpr bool accepts_strided_inputs = !std::is_same_v<Call, NumberForward>;
 
 template <typename Call>
 constexpr bool is_forward = true;
@@ -72,8 +72,8 @@ constexpr bool is_forward<Backward<n>> = false;
 template <typename Call, typename Lane = void>
 struct Buffers {
   const Lane* in[Call::kIn];
-  int64_t period[Call::kIn]; // in words, for the CPU: Note [Repeated inputs]
-  Lane* out[Call::kOut]; // null if it is not wanted; may be an input
+  int64_t period_words[Call::kIn]; // for the CPU: Note [Repeated inputs]
+  Lane* out[Call::kOut]; // null if it is not needed; may be an input
   std::conditional_t<is_forward<Call>, uint64_t, const uint64_t>* bits; // null for values
   int64_t n;
 };
@@ -83,7 +83,7 @@ template <typename T>
 using Lane = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
 
 template <typename Lane, typename Call>
-Buffers<Call, Lane> lanes_of(const Buffers<Call>& memory) {
+Buffers<Call, Lane> cast_buffers(const Buffers<Call>& memory) {
   return c10::bit_cast<Buffers<Call, Lane>>(memory);
 }
 

@@ -69,12 +69,12 @@ at::Tensor empty_in_dim_order(
   return at::empty_strided_symint(sizes, strides, options);
 }
 
-at::Tensor permuted(const at::Tensor& tensor, at::IntArrayRef dim_order) {
+at::Tensor permute_to_order(const at::Tensor& tensor, at::IntArrayRef dim_order) {
   return dim_order.empty() ? tensor : tensor.permute(dim_order);
 }
 
-Strided strided_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order) {
-  const auto view = permuted(tensor, dim_order);
+StridedInput to_strided_input(const at::Tensor& tensor, at::IntArrayRef dim_order) {
+  const auto view = permute_to_order(tensor, dim_order);
   const auto flat = Layout::flat(tensor.numel());
   if (view.is_contiguous()) {
     return {view, flat};
@@ -99,15 +99,16 @@ Strided strided_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order
   }
   const bool is_number = layout.dims == 1 && layout.stride[0] == 0;
   const auto largest = is_number ? 2 * kLargest : kLargest;
-  return tensor.numel() <= largest ? Strided{view, layout} : Strided{view.contiguous(), flat};
+  return tensor.numel() <= largest ? StridedInput{view, layout}
+                                   : StridedInput{view.contiguous(), flat};
 }
 
-Repeated repeated_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order) {
+RepeatedInput to_repeated_input(const at::Tensor& tensor, at::IntArrayRef dim_order) {
   const auto all = tensor.numel();
   if (dim_order.empty() && tensor.is_contiguous()) {
     return {tensor, all};
   }
-  auto block = permuted(tensor, dim_order);
+  auto block = permute_to_order(tensor, dim_order);
   if (block.is_contiguous()) {
     return {block.contiguous(), all};
   }
@@ -116,15 +117,15 @@ Repeated repeated_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_ord
     repeats *= block.size(0);
     block = block.select(0, 0);
   }
-  // Not fewer than some words, so that the loops seldom start again.
+  // Make a period at least 1024 elements, so that the loops seldom return to its start.
   constexpr int64_t kShortestPeriod = 1024;
-  const auto least = std::lcm(all / repeats, kWord);
-  const auto period = least * ((kShortestPeriod + least - 1) / least);
-  if (period > all / 2) {
-    return {permuted(tensor, dim_order).contiguous(), all};
+  const auto least = std::lcm(all / repeats, kElementsPerWord);
+  const auto period_elements = least * ((kShortestPeriod + least - 1) / least);
+  if (period_elements > all / 2) {
+    return {permute_to_order(tensor, dim_order).contiguous(), all};
   }
-  const auto copies = period / (all / repeats);
-  return {block.contiguous().view({1, -1}).expand({copies, -1}).contiguous(), period};
+  const auto copies = period_elements / (all / repeats);
+  return {block.contiguous().view({1, -1}).expand({copies, -1}).contiguous(), period_elements};
 }
 
 } // namespace clampgrad

@@ -25,15 +25,15 @@ at::Tensor empty_in_dim_order(
     c10::SymIntArrayRef sizes, at::IntArrayRef dim_order, const at::TensorOptions& options);
 
 // A view whose dimensions are in this order: contiguous where `tensor` lies so.
-at::Tensor permuted(const at::Tensor& tensor, at::IntArrayRef dim_order);
+at::Tensor permute_to_order(const at::Tensor& tensor, at::IntArrayRef dim_order);
 
 // An input of CUDA's kernels: Note [Inputs where they lie]. `tensor` is a copy in this order where
 // the layout would have too many dimensions.
-struct Strided {
+struct StridedInput {
   at::Tensor tensor;
   Layout layout;
 };
-Strided strided_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order);
+StridedInput to_strided_input(const at::Tensor& tensor, at::IntArrayRef dim_order);
 
 // Note [Repeated inputs]
 // ~~~~~~~~~~~~~~~~~~~~~~
@@ -41,10 +41,10 @@ Strided strided_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order
 // memory order, and the loops read it again and again. They go by words of 64 elements, so what
 // repeats must be whole words: an input has a period, which is a multiple of 64 elements, or all of
 // them. What does not repeat so is copied.
-struct Repeated {
+struct RepeatedInput {
   at::Tensor tensor;
-  int64_t period; // in elements
+  int64_t period_elements;
 };
-Repeated repeated_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order);
+RepeatedInput to_repeated_input(const at::Tensor& tensor, at::IntArrayRef dim_order);
 
 } // namespace clampgrad

@@ -1,7 +1,7 @@
 #include "kernels/fused.h"
 
 #include "Kernels.h"
-#include "kernels/cpu/best_loop.h"
+#include "kernels/cpu/select_loop.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/dim_order.h"
 #include "kernels/rules/conventions.h"
@@ -26,11 +26,11 @@ void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers
   const auto dtype = in[0].scalar_type();
 #if defined(CLAMPGRAD_WITH_CUDA)
   if (device.is_cuda()) {
-    std::array<Strided, Call::kIn> from;
+    std::array<StridedInput, Call::kIn> from;
     cuda::Layouts<Call> layouts;
     for (int k = 0; k < Call::kIn; ++k) {
-      from[k] = strided_in_dim_order(in[k], dim_order);
-      if (!reads_layouts<Call> && !from[k].layout.is_flat()) {
+      from[k] = to_strided_input(in[k], dim_order);
+      if (!accepts_strided_inputs<Call> && !from[k].layout.is_flat()) {
         from[k] = {from[k].tensor.contiguous(), Layout::flat(memory.n)};
       }
       memory.in[k] = from[k].tensor.const_data_ptr();
@@ -40,16 +40,17 @@ void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers
   }
 #endif
   TORCH_INTERNAL_ASSERT(device.is_cpu());
-  std::array<Repeated, Call::kIn> from;
+  std::array<RepeatedInput, Call::kIn> from;
   for (int k = 0; k < Call::kIn; ++k) {
-    from[k] = repeated_in_dim_order(in[k], dim_order);
+    from[k] = to_repeated_input(in[k], dim_order);
     memory.in[k] = from[k].tensor.const_data_ptr();
-    memory.period[k] = words(from[k].period);
+    memory.period_words[k] = word_count(from[k].period_elements);
   }
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
-    static const auto loop = cpu::best_loop<scalar_t, Call>();
-    const auto s = lanes_of<Lane<scalar_t>>(memory);
-    cpu::in_threads(words(s.n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
+    static const auto loop = cpu::select_loop<scalar_t, Call>();
+    const auto s = cast_buffers<Lane<scalar_t>>(memory);
+    cpu::parallel_for_words(
+        word_count(s.n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
   });
 }
 
@@ -57,11 +58,12 @@ void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers
 
 // ---- Forward ------------------------------------------------------------------------------------
 
-NumberValues number_values(const Tensor& self, const Number& min, const Number& max) {
+NumberValues number_values(
+    const Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
   NumberValues call = {0, 0, min.has_value(), max.has_value()};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "clamp", [&] {
-    const auto in_lane = [&](const Number& bound) {
-      const auto number = bound ? in_dtype(bound, self)->to<scalar_t>() : scalar_t();
+    const auto in_lane = [&](const OptionalScalar& bound) {
+      const auto number = bound ? round_to_dtype(bound, self)->to<scalar_t>() : scalar_t();
       return c10::bit_cast<Lane<scalar_t>>(number);
     };
     call.lo = in_lane(min);
@@ -73,9 +75,10 @@ NumberValues number_values(const Tensor& self, const Number& min, const Number& 
 template <typename Call>
 Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
   const auto n = y.numel();
-  const c10::SymInt bytes = bytes_of_bits(bits_per_element(call.gradient, Call::kIn), n);
+  const c10::SymInt bytes = bit_buffer_bytes(bits_per_element(call.gradient, Call::kIn), n);
   auto bits = empty_in_dim_order(bytes, {}, y.options().dtype(at::kByte));
-  // First, because this moves y where it is copy-on-write, and in place y is an input.
+  // Get the pointer before run() reads the inputs: this call copies a copy-on-write y, and in place
+  // y is an input.
   auto* out = y.mutable_data_ptr();
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
   Buffers<Call> memory = {{}, {}, {out}, to, n};
@@ -91,12 +94,12 @@ template Tensor fused_forward(const TensorForward<3>&, at::TensorList, const Ten
 
 namespace {
 
-// The bits for `of`, checked, because a saved-tensor hook may move or cast what was saved.
-c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int per_element) {
-  const auto bytes = bytes_of_bits(per_element, of.numel());
+// Checks the bits of the elements of `like`, because a saved-tensor hook may move or cast them.
+c10::MaybeOwned<Tensor> check_saved_bits(const Tensor& bits, const Tensor& like, int per_element) {
+  const auto bytes = bit_buffer_bytes(per_element, like.numel());
   TORCH_CHECK(
       bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes &&
-          bits.device() == of.device(),
+          bits.device() == like.device(),
       "clampgrad: saved bits must be those that were saved, not ",
       bits.options(),
       " of ",
@@ -111,47 +114,50 @@ c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int p
 
 template <size_t n>
 std::array<Tensor, n> fused_backward(
-    const Saved<n>& of, const Tensor& grad, const std::array<bool, n>& wanted) {
-  const auto bits = checked_bits(of.bits, grad, bits_per_element(of.call.convention.gradient, n));
+    const SavedForBackward<n>& saved,
+    const Tensor& grad,
+    const std::array<bool, n>& grad_input_mask) {
+  const auto bits =
+      check_saved_bits(saved.bits, grad, bits_per_element(saved.call.convention.gradient, n));
   const auto* from = static_cast<const uint64_t*>(bits->const_data_ptr());
   Buffers<Backward<n>> memory = {{}, {}, {}, from, grad.numel()};
   std::array<Tensor, n> to;
   for (size_t i = 0; i < n; ++i) {
-    if (wanted[i]) {
-      to[i] = empty_in_dim_order(grad.sym_sizes(), of.dim_order, grad.options());
+    if (grad_input_mask[i]) {
+      to[i] = empty_in_dim_order(grad.sym_sizes(), saved.dim_order, grad.options());
       memory.out[i] = to[i].mutable_data_ptr();
     }
   }
-  run(of.call, grad, of.dim_order, memory);
+  run(saved.call, grad, saved.dim_order, memory);
   return to;
 }
 
 template std::array<Tensor, 1> fused_backward(
-    const Saved<1>&, const Tensor&, const std::array<bool, 1>&);
+    const SavedForBackward<1>&, const Tensor&, const std::array<bool, 1>&);
 template std::array<Tensor, 2> fused_backward(
-    const Saved<2>&, const Tensor&, const std::array<bool, 2>&);
+    const SavedForBackward<2>&, const Tensor&, const std::array<bool, 2>&);
 template std::array<Tensor, 3> fused_backward(
-    const Saved<3>&, const Tensor&, const std::array<bool, 3>&);
+    const SavedForBackward<3>&, const Tensor&, const std::array<bool, 3>&);
 
 // ---- As an operator -----------------------------------------------------------------------------
 
 namespace {
 
-// Sets `mask` where bit v of `values` is set for the number v that the bits of an element make.
-void unpack(const uint64_t* bits, int64_t per_element, int64_t values, bool* mask, int64_t n) {
-  cpu::in_threads(words(n), [=](int64_t begin, int64_t end) {
+// Sets `mask` where bit v of `values` is set, v being the number that the bits of an element make.
+void unpack_mask(const uint64_t* bits, int64_t per_element, int64_t values, bool* mask, int64_t n) {
+  cpu::parallel_for_words(word_count(n), [=](int64_t begin, int64_t end) {
     for (int64_t w = begin; w < end; ++w) {
       uint64_t chosen = 0;
       for (int64_t v = 0; v < int64_t{1} << per_element; ++v) {
-        uint64_t here = -(values >> v & 1); // everywhere, if v is one of them
+        uint64_t equal_v = -(values >> v & 1); // all ones if v is one of them
         for (int64_t b = 0; b < per_element; ++b) {
-          here &= bits[b * words(n) + w] ^ ((v >> b & 1) - uint64_t{1});
+          equal_v &= bits[b * word_count(n) + w] ^ ((v >> b & 1) - uint64_t{1});
         }
-        chosen |= here;
+        chosen |= equal_v;
       }
-      const auto count = std::min(n - w * kWord, kWord);
+      const auto count = std::min(n - w * kElementsPerWord, kElementsPerWord);
       for (int64_t i = 0; i < count; ++i) {
-        mask[w * kWord + i] = chosen >> i & 1;
+        mask[w * kElementsPerWord + i] = chosen >> i & 1;
       }
     }
   });
@@ -175,19 +181,19 @@ Tensor native::mask(
     return mask;
   }
   const auto n = mask.numel();
-  const auto saved = checked_bits(bits, mask, static_cast<int>(bits_per_element));
+  const auto saved = check_saved_bits(bits, mask, static_cast<int>(bits_per_element));
   if (mask.is_cpu()) {
     const auto* words_of_bits = static_cast<const uint64_t*>(saved->const_data_ptr());
-    unpack(words_of_bits, bits_per_element, values, mask.mutable_data_ptr<bool>(), n);
+    unpack_mask(words_of_bits, bits_per_element, values, mask.mutable_data_ptr<bool>(), n);
     return mask;
   }
   // The bits by their place in a byte, and the number that those of an element make.
-  const auto bytes = saved->view({bits_per_element, 8 * words(n), 1});
+  const auto bytes = saved->view({bits_per_element, 8 * word_count(n), 1});
   const auto each = bytes.bitwise_right_shift(at::arange(8, bits.options())).bitwise_and_(1);
   const auto weights = at::arange(bits_per_element, bits.options()).view({-1, 1, 1});
   const auto numbers = each.bitwise_left_shift_(weights).sum(0, /*keepdim=*/false, at::kByte);
   const auto chosen = at::bitwise_right_shift(values, numbers).bitwise_and_(1);
-  permuted(mask, dim_order).view(n).copy_(chosen.view(-1).narrow(0, 0, n));
+  permute_to_order(mask, dim_order).view(n).copy_(chosen.view(-1).narrow(0, 0, n));
   return mask;
 }
 

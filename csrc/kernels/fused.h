@@ -10,23 +10,28 @@
 namespace clampgrad {
 
 // The bounds are not NaN.
-NumberValues number_values(const at::Tensor& self, const Number& min, const Number& max);
+NumberValues number_values(
+    const at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max);
 
-// Writes to `y`, which is dense and may be an input; returns the bits. One shape, dtype, device.
+// Writes the result to `y`, which is dense and may be an input, and returns the bits. All tensors
+// have one shape, dtype and device.
 template <typename Call>
 at::Tensor fused_forward(const Call& call, at::TensorList in, const at::Tensor& y);
 
-// What the node of a forward has saved, and the call that reads it.
+// The bits that the node of a forward has saved, and the call that reads them.
 template <size_t n>
-struct Saved {
+struct SavedForBackward {
   at::Tensor bits;
   Backward<n> call;
   at::IntArrayRef dim_order;
 };
 
-// A gradient for each argument whose gradient is wanted. All have the shape of grad.
+// Returns a gradient for each argument whose bit in grad_input_mask is set. All have the shape of
+// grad.
 template <size_t n>
 std::array<at::Tensor, n> fused_backward(
-    const Saved<n>& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
+    const SavedForBackward<n>& saved,
+    const at::Tensor& grad,
+    const std::array<bool, n>& grad_input_mask);
 
 } // namespace clampgrad

@@ -1,6 +1,6 @@
 #include "kernels/values.h"
 
-#include "kernels/cpu/best_loop.h"
+#include "kernels/cpu/select_loop.h"
 #include "kernels/cpu/threads.h"
 
 #include <ATen/Dispatch.h>
@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kByVectors = 32; // elements of 16 bits
 
 // What is not contiguous is copied by blocks.
-constexpr int64_t kBlock = 16 * kWord;
+constexpr int64_t kBlock = 16 * kElementsPerWord;
 
 template <typename T, typename Call>
 class Row {
@@ -35,7 +35,7 @@ class Row {
     std::copy_n(data, kOperands, data_);
     for (int k = 1; k < kOperands; ++k) {
       if (is_number(k)) {
-        std::fill_n(copies_[k], std::min(words(n) * kWord, kBlock), at(k, 0));
+        std::fill_n(copies_[k], std::min(word_count(n) * kElementsPerWord, kBlock), at(k, 0));
       }
     }
   }
@@ -77,8 +77,9 @@ class Row {
   void run_block(Loop<T, Call> loop, const Call& call, int64_t begin, int64_t n) {
     Buffers<Call, L> s = {};
     s.n = n;
+    const auto words = word_count(n);
     for (int k = 1; k < kOperands; ++k) {
-      s.period[k - 1] = is_number(k) ? std::min(words(n), kBlock / kWord) : words(n);
+      s.period_words[k - 1] = is_number(k) ? std::min(words, kBlock / kElementsPerWord) : words;
       s.in[k - 1] = is_contiguous(k) ? &at(k, begin) : copies_[k];
       if (!is_contiguous(k) && !is_number(k)) {
         for (int64_t i = 0; i < n; ++i) {
@@ -87,7 +88,7 @@ class Row {
       }
     }
     s.out[0] = is_contiguous(0) ? &at(0, begin) : copies_[0];
-    loop(s, call, 0, words(n));
+    loop(s, call, 0, words);
     if (!is_contiguous(0)) {
       for (int64_t i = 0; i < n; ++i) {
         at(0, begin + i) = copies_[0][i];
@@ -124,7 +125,7 @@ void run_row(
 
 template <typename T, typename Call>
 void run_rows(const Call& call, at::TensorIteratorBase& iter) {
-  static const auto loop = cpu::best_loop<T, Call>();
+  static const auto loop = cpu::select_loop<T, Call>();
   iter.for_each([&](char** data, const int64_t* strides, int64_t n, int64_t rows) {
     constexpr int kOperands = Call::kIn + 1;
     char* here[kOperands];
@@ -144,11 +145,12 @@ void run_rows(const Call& call, at::TensorIteratorBase& iter) {
 void compute_values(const NumberValues& call, const at::Tensor& x, const at::Tensor& y) {
   auto* out = y.mutable_data_ptr(); // first: in place, this copies a copy-on-write x
   const auto n = x.numel();
-  const Buffers<NumberValues> memory = {{x.const_data_ptr()}, {words(n)}, {out}, nullptr, n};
+  const Buffers<NumberValues> memory = {{x.const_data_ptr()}, {word_count(n)}, {out}, nullptr, n};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "clampgrad", [&] {
-    static const auto loop = cpu::best_loop<scalar_t, NumberValues>();
-    const auto s = lanes_of<Lane<scalar_t>>(memory);
-    cpu::in_threads(words(n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
+    static const auto loop = cpu::select_loop<scalar_t, NumberValues>();
+    const auto s = cast_buffers<Lane<scalar_t>>(memory);
+    cpu::parallel_for_words(
+        word_count(n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
   });
 }
 

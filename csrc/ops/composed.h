@@ -1,9 +1,9 @@
 #pragma once
 // The composed path: the rules for whole Tensors, the V of kernels/rules/element.h.
 //
-// Nothing is computed before it is asked for, and nothing twice. A mask knows whether it holds
-// everywhere or nowhere. So a rule that is written for vectors composes no operators that it does
-// not need here: `everywhere & m` is m, and what only an unwanted gradient needs is not computed.
+// Values and masks are lazy, and computed once. A mask knows whether it is true, or false, for all
+// elements. So a rule that is written for vectors composes no operators that it does not need here:
+// `all_true & m` is m, and a gradient that is not needed costs nothing.
 // A mask that only saved bits decide is one operator, by its truth table.
 
 #include "Operators.h"
@@ -82,26 +82,28 @@ class TensorMask : public LazyTensor {
         table_(table) {}
 
   friend TensorMask operator&(const TensorMask& a, const TensorMask& b) {
-    return a.is(false) || b.is(true) ? a
-        : b.is(false) || a.is(true)  ? b
-                                     : combined(a, b, std::bit_and(), &at::Tensor::logical_and);
+    return a.is_constant(false) || b.is_constant(true) ? a
+        : b.is_constant(false) || a.is_constant(true)
+        ? b
+        : combine(a, b, std::bit_and(), &at::Tensor::logical_and);
   }
   friend TensorMask operator|(const TensorMask& a, const TensorMask& b) {
-    return a.is(true) || b.is(false) ? a
-        : b.is(true) || a.is(false)  ? b
-                                     : combined(a, b, std::bit_or(), &at::Tensor::logical_or);
+    return a.is_constant(true) || b.is_constant(false) ? a
+        : b.is_constant(true) || a.is_constant(false)
+        ? b
+        : combine(a, b, std::bit_or(), &at::Tensor::logical_or);
   }
   friend TensorMask operator^(const TensorMask& a, const TensorMask& b) {
-    return b.is(false) ? a
-        : b.is(true)   ? a.negated()
-        : a.is(false)  ? b
-        : a.is(true)   ? b.negated()
-                       : combined(a, b, std::bit_xor(), &at::Tensor::logical_xor);
+    return b.is_constant(false) ? a
+        : b.is_constant(true)   ? a.invert()
+        : a.is_constant(false)  ? b
+        : a.is_constant(true)   ? b.invert()
+                                : combine(a, b, std::bit_xor(), &at::Tensor::logical_xor);
   }
 
   template <typename T> // a mask or a value
   friend T select(const TensorMask& mask, const T& a, const T& b) {
-    return mask.is(true) ? a : mask.is(false) ? b : where(mask, a, b);
+    return mask.is_constant(true) ? a : mask.is_constant(false) ? b : where(mask, a, b);
   }
   friend TensorMask where(const TensorMask& mask, const TensorMask& a, const TensorMask& b) {
     return TensorMask([mask, a, b](const at::Tensor& like) {
@@ -110,17 +112,17 @@ class TensorMask : public LazyTensor {
   }
 
  private:
-  bool is(bool constant) const {
+  bool is_constant(bool constant) const {
     return table_ && (constant ? table_->all() : table_->none());
   }
-  TensorMask negated() const {
+  TensorMask invert() const {
     return table_ ? TensorMask(saved_, ~*table_)
                   : TensorMask([self = *this](const at::Tensor& like) {
                       return self.get(like).logical_not();
                     });
   }
   template <typename Op, typename Method>
-  static TensorMask combined(const TensorMask& a, const TensorMask& b, Op op, Method method) {
+  static TensorMask combine(const TensorMask& a, const TensorMask& b, Op op, Method method) {
     if (a.table_ && b.table_) {
       return TensorMask(a.saved_, op(*a.table_, *b.table_));
     }
@@ -163,10 +165,10 @@ class TensorValue : public LazyTensor {
 #undef CLAMPGRAD_COMPARE
 
   friend TensorValue where(const TensorMask& mask, const TensorValue& a, const TensorValue& b) {
-    return chosen(mask, a, b, [](const auto&... args) { return at::where(args...); });
+    return select_with(mask, a, b, [](const auto&... args) { return at::where(args...); });
   }
   template <typename Op>
-  static TensorValue chosen(
+  static TensorValue select_with(
       const TensorMask& mask, const TensorValue& a, const TensorValue& b, Op op) {
     return TensorValue([=](const at::Tensor& like) {
       return b.number_ ? op(mask.get(like), a.get(like), *b.number_)
@@ -195,18 +197,18 @@ namespace {
 // What a rule needs from a dtype, where torch does the arithmetic.
 struct TensorElement : composed::Real<double> {
   // By an integer, because a floating-point number promotes some ZeroTensors to float64.
-  static TensorValue divided(const TensorValue& x, int64_t by) {
+  static TensorValue divide(const TensorValue& x, int64_t by) {
     return TensorValue([x, by](const at::Tensor& like) { return x.get(like) / by; });
   }
-  static TensorValue halved(const TensorValue& x) {
-    return divided(x, 2);
+  static TensorValue half_of(const TensorValue& x) {
+    return divide(x, 2);
   }
-  static TensorValue quartered(const TensorValue& x) {
-    return divided(x, 4);
+  static TensorValue quarter_of(const TensorValue& x) {
+    return divide(x, 4);
   }
   // The fused kernel divides. On CUDA torch multiplies by the reciprocal of a number instead, which
   // rounds differently, but divides by a Tensor on the device.
-  static TensorValue third(const TensorValue& x) {
+  static TensorValue third_of(const TensorValue& x) {
     return TensorValue([x](const at::Tensor& like) {
       return like.is_cuda() ? x.get(like) / at::scalar_tensor(3, like.options()) : x.get(like) / 3;
     });
@@ -220,7 +222,7 @@ struct TensorElement : composed::Real<double> {
   // An operator, whose tangent raises.
   static TensorValue pseudo_gradient(
       const TensorMask& passes, const TensorValue& g, const TensorValue& outside) {
-    return TensorValue::chosen(passes, g, outside, [](const auto&... args) {
+    return TensorValue::select_with(passes, g, outside, [](const auto&... args) {
       return clampgrad::_pseudo_gradient(args...);
     });
   }

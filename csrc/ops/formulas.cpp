@@ -1,8 +1,9 @@
-// What arguments get of a gradient, composed of ATen operators or by the fused kernels.
+// The shares of arguments, composed of ATen operators or computed by the fused kernels.
 
 #include "ops/formulas.h"
 
 #include "Kernels.h"
+#include "base/messages.h"
 #include "ops/composed.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
@@ -20,19 +21,20 @@ namespace {
 
 using E = TensorElement;
 using at::Tensor;
-using composed::compared;
-using composed::Compared;
+using composed::Comparand;
+using composed::make_comparand;
 
-// What each of n arguments gets of a gradient. Forward mode is the transpose: the tangent of the
-// result is the sum over the arguments of what each gets of its own tangent.
+// The shares of n arguments, as a function of g. Forward mode uses the same function: each
+// argument's tangent is passed in as g, and the shares that the arguments get of their own tangents
+// are added.
 template <size_t n>
 using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 
 // Arguments are compared in the dtype to which they promote, which is the gradient's. Beside a
 // Tensor on a GPU, torch takes a 0-dim one on the CPU, but not in logical_and. It goes there as a
 // number, which waits for nothing and may be captured in a graph. A copy would wait for the GPU.
-Compared<TensorValue> compared_in_dtype(const Tensor& t) {
-  return compared<E>(TensorValue([t](const Tensor& like) {
+Comparand<TensorValue> make_comparand_in_dtype(const Tensor& t) {
+  return make_comparand<E>(TensorValue([t](const Tensor& like) {
     const auto value = cast(t, like.scalar_type());
     if (t.dim() != 0 || like.is_cpu()) {
       return value;
@@ -49,62 +51,63 @@ Compared<TensorValue> compared_in_dtype(const Tensor& t) {
 // result y, and save at most the mask `x == y` besides: x lies strictly between bounds exactly
 // where y does. y is computed again here, by the operator of the forward, because the tensor that
 // the forward returned may have changed in place; compilers compute nothing twice. Where Inductor
-// would not round y, because a bound is a symbol (stays_unrounded) or a Tensor, x is compared.
-bool result_is_kept() {
-  return in_functionalization() && !in_transform();
+// would not round y, because a bound is a symbol (is_left_unrounded) or a Tensor, x is compared.
+bool compiler_keeps_result() {
+  return is_functionalizing() && !is_in_transform();
 }
 
-// The result in place of self, if only self is differentiated and that is enough for the
-// convention.
-template <typename Of, typename Op>
-Tensor result_if_enough(const Of& of, const Op& op) {
-  return result_is_kept() && kResultForX[of.convention.gradient] && of.differentiated == kX &&
-          !at::isReducedFloatingType(of.args[0].scalar_type())
-      ? below_autograd(op)
-      : of.args[0];
+// Returns the result in place of self, if only self is differentiated and the result is enough for
+// the convention.
+template <typename Source, typename Op>
+Tensor choose_result_or_input(const Source& source, const Op& op) {
+  return compiler_keeps_result() && kResultIsEnough[source.convention.gradient] &&
+          source.differentiated == kXBit && !at::isReducedFloatingType(source.args[0].scalar_type())
+      ? call_below_autograd(op)
+      : source.args[0];
 }
 
 template <typename Rule, typename Masks>
-Shares<Rule::n> shares_at(const Masks& at) {
+Shares<Rule::kArguments> make_share_function(const Masks& at) {
   return [=](const Tensor& grad) {
-    std::array<TensorValue, Rule::n> out;
-    composed::share<Rule, E>(TensorValue(grad), at, out);
+    std::array<TensorValue, Rule::kArguments> out;
+    composed::compute_shares<Rule, E>(TensorValue(grad), at, out);
     return out;
   };
 }
 
 template <size_t n>
-Shares<n> shares(const Saved<n>& of) {
-  const auto& call = of.call;
+Shares<n> make_shares(const SavedForBackward<n>& source) {
+  const auto& call = source.call;
   const auto from_bits = [&](auto rule) {
     using Rule = decltype(rule);
-    const SavedBits saved = {of.bits, Rule::bits, of.dim_order};
-    TensorMask bits[Rule::bits];
-    for (int b = 0; b < Rule::bits; ++b) {
+    const SavedBits saved = {source.bits, Rule::kBits, source.dim_order};
+    TensorMask bits[Rule::kBits];
+    for (int b = 0; b < Rule::kBits; ++b) {
       bits[b] = {saved, kBitTables[b]};
     }
-    return shares_at<Rule>(composed::masks_in(rule, bits, takes_larger(call.op)));
+    return make_share_function<Rule>(composed::unpack_masks(rule, bits, selects_larger(call.op)));
   };
-  return with_rule<n>(call.convention, from_bits, call.op);
+  return dispatch_rule<n>(call.convention, from_bits, call.op);
 }
 
 // ---- One argument -------------------------------------------------------------------------------
 
-// number_masks() from the result y: Note [A result is enough].
+// Returns number_masks() of the result y: Note [A result is enough].
 template <BitFormat format, bool has_lo, bool has_hi>
 auto masks_of_result(
     const TensorValue& x, const composed::Bounds<TensorValue>& bounds, const TensorValue& y) {
   const TensorMask same = x == y;
-  if constexpr (format == BitFormat::position) {
+  if constexpr (format == BitFormat::region) {
     const TensorMask outside = same ^ TensorMask(true);
-    return composed::Position<TensorMask>{
+    return composed::Region<TensorMask>{
         same,
         has_lo ? outside & (y == bounds.lo) : TensorMask(),
         has_hi ? outside & (y == bounds.hi) : TensorMask()};
   } else {
     auto at = composed::number_masks<format, has_lo, has_hi>(y, E::comparable(y), bounds, y);
-    if constexpr (kNumberRules[format].tie || kNumberRules[format].both) {
-      at.open = same & at.open;
+    constexpr NumberTies ties = kNumberTies[format];
+    if constexpr (ties.at_bound != Share::none || ties.at_both_bounds != Share::none) {
+      at.pass = same & at.pass;
     }
     return at;
   }
@@ -114,24 +117,26 @@ bool is_less(const at::Scalar& a, const at::Scalar& b) {
   return !a.isSymbolic() && !b.isSymbolic() && a.toDouble() < b.toDouble();
 }
 
-Shares<1> shares(const NumberShares& of) {
-  const auto& self = of.args[0];
-  const auto &min = of.min, &max = of.max;
+Shares<1> make_shares(const ScalarClampArgs& source) {
+  const auto& self = source.args[0];
+  const auto &min = source.min, &max = source.max;
   const TensorValue x = self;
   const auto y = TensorValue([=](const Tensor&) { // only compared with
     const auto clamped = [&] { return at::clamp(self, min, max); }; // detach() would be an operator
-    return result_is_kept() ? below_autograd(clamped) : at::clamp(self.detach(), min, max);
+    return compiler_keeps_result() ? call_below_autograd(clamped)
+                                   : at::clamp(self.detach(), min, max);
   });
   const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
-  return with_rule<1>(of.convention, [&](auto of_convention) {
-    using Rule = decltype(of_convention);
-    constexpr BitFormat format = Rule::format;
-    return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
+  return dispatch_rule<1>(source.convention, [&](auto rule) {
+    using Rule = decltype(rule);
+    constexpr BitFormat format = Rule::kBitFormat;
+    return dispatch_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
       constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
-      const bool from_result = result_is_kept() && !stays_unrounded(min, self.scalar_type()) &&
-          !stays_unrounded(max, self.scalar_type()) &&
-          (format != BitFormat::position || !(has_lo && has_hi) || is_less(*min, *max));
-      return shares_at<Rule>(
+      const bool from_result = compiler_keeps_result() &&
+          !is_left_unrounded(min, self.scalar_type()) &&
+          !is_left_unrounded(max, self.scalar_type()) &&
+          (format != BitFormat::region || !(has_lo && has_hi) || is_less(*min, *max));
+      return make_share_function<Rule>(
           from_result
               ? masks_of_result<format, has_lo, has_hi>(x, bounds, y)
               : composed::number_masks<format, has_lo, has_hi>(x, E::comparable(x), bounds, y));
@@ -141,137 +146,138 @@ Shares<1> shares(const NumberShares& of) {
 
 // ---- Two arguments ------------------------------------------------------------------------------
 
-Shares<2> pair_of(
+Shares<2> make_pair_shares(
     const Tensor& self_, const Tensor& other_, Extremum op, Convention c, int64_t differentiated) {
-  const auto self = compared_in_dtype(self_), other = compared_in_dtype(other_);
-  const auto rule = pair_rule(op, c.gradient, static_cast<int>(differentiated));
-  const auto at = composed::pair_masks(self, other, rule, takes_larger(op), skips_nan(op));
-  return with_rule<2>(c, [&](auto of) { return shares_at<decltype(of)>(at); }, op);
+  const auto self = make_comparand_in_dtype(self_), other = make_comparand_in_dtype(other_);
+  const auto rule = pair_rule_of(op, c.gradient, static_cast<int>(differentiated));
+  const auto at = composed::pair_masks(self, other, rule, selects_larger(op), skips_nan(op));
+  return dispatch_rule<2>(
+      c, [&](auto dispatched) { return make_share_function<decltype(dispatched)>(at); }, op);
 }
 
-Shares<2> shares(const ExtremumShares& of) {
-  const auto &self = of.args[0], &other = of.args[1];
-  const auto x = result_if_enough(of, [&] { return aten_extremum(of.op, self, other); });
-  return pair_of(x, other, of.op, of.convention, of.differentiated);
+Shares<2> make_shares(const ExtremumArgs& source) {
+  const auto &self = source.args[0], &other = source.args[1];
+  const auto x =
+      choose_result_or_input(source, [&] { return aten_extremum(source.op, self, other); });
+  return make_pair_shares(x, other, source.op, source.convention, source.differentiated);
 }
 
 // ---- Three arguments ----------------------------------------------------------------------------
 
-Shares<3> shares(const ClampShares& of) {
-  const auto &min = of.args[1], &max = of.args[2];
-  const auto self = result_if_enough(of, [&] { return at::clamp(of.args[0], min, max); });
-  const auto differentiated = static_cast<int>(of.differentiated);
+Shares<3> make_shares(const TensorClampArgs& source) {
+  const auto &min = source.args[1], &max = source.args[2];
+  const auto self =
+      choose_result_or_input(source, [&] { return at::clamp(source.args[0], min, max); });
+  const auto differentiated = static_cast<int>(source.differentiated);
   if (!min.defined() || !max.defined()) {
     const bool is_min = min.defined();
     // Bits of the two arguments that are there.
-    const auto bits =
-        (differentiated & kX) | (is_min ? differentiated & kLo : (differentiated & kHi) >> 1);
+    const auto bits = (differentiated & kXBit) |
+        (is_min ? differentiated & kLoBit : (differentiated & kHiBit) >> 1);
     const auto op = is_min ? Extremum::clamp_min : Extremum::clamp_max;
-    const auto pair = pair_of(self, is_min ? min : max, op, of.convention, bits);
+    const auto pair = make_pair_shares(self, is_min ? min : max, op, source.convention, bits);
     return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
       const auto [of_self, of_bound] = pair(grad);
       return is_min ? std::array<TensorValue, 3>{of_self, of_bound, {}}
                     : std::array<TensorValue, 3>{of_self, {}, of_bound};
     };
   }
-  const auto x = compared_in_dtype(self), lo = compared_in_dtype(min), hi = compared_in_dtype(max);
-  const auto y = compared<E>(TensorValue([=](const Tensor& like) { // only compared with
+  const auto x = make_comparand_in_dtype(self), lo = make_comparand_in_dtype(min),
+             hi = make_comparand_in_dtype(max);
+  const auto y = make_comparand<E>(TensorValue([=](const Tensor& like) { // only compared with
     const auto in = [&](const Tensor& t) { return cast(t.detach(), like.scalar_type()); };
     return at::clamp(in(self), in(min), in(max));
   }));
-  return with_rule<3>(of.convention, [&](auto rule) {
+  return dispatch_rule<3>(source.convention, [&](auto rule) {
     using Rule = decltype(rule);
-    auto at = composed::triple_masks<Rule::format>(x, lo, hi, y, differentiated);
-    if constexpr (Rule::rule == RuleName::min_norm) {
-      if (differentiated == kX) { // between constants, the same in few operators
+    auto at = composed::triple_masks<Rule::kBitFormat>(x, lo, hi, y, differentiated);
+    if constexpr (Rule::kRule == RuleName::min_norm) {
+      if (differentiated == kXBit) { // between constants, the same in few operators
         at.x = lt(lo, x) & lt(x, hi);
       }
     }
-    return shares_at<Rule>(at);
+    return make_share_function<Rule>(at);
   });
 }
 
 } // namespace
 
-// ---- Of any -------------------------------------------------------------------------------------
+// ---- Any number of arguments --------------------------------------------------------------------
 
-template <typename Of, size_t n>
+template <typename Source, size_t n>
 std::array<Tensor, n> gradients(
-    const Of& of, const Tensor& grad, const std::array<bool, n>& wanted) {
-  constexpr bool reads_bits = std::is_same_v<Of, Saved<n>>;
+    const Source& source, const Tensor& grad, const std::array<bool, n>& grad_input_mask) {
+  constexpr bool reads_bits = std::is_same_v<Source, SavedForBackward<n>>;
   std::array<Tensor, n> result;
   if (!grad.defined()) {
     return result;
   }
   if constexpr (reads_bits) {
-    if (is_fusable_backward(grad, of.bits)) {
-      return fused_backward(of, grad, wanted);
+    if (is_fusable_backward(grad, source.bits)) {
+      return fused_backward(source, grad, grad_input_mask);
     }
-    TORCH_CHECK(
-        !at::tracer::impl::is_dispatch_enabled(),
-        "clampgrad: torch.jit.trace would keep what this clamp saved in the forward as a constant, "
-        "for all inputs. Call clampgrad's function, out of place and not pinned, or use make_fx");
+    TORCH_CHECK(!at::tracer::impl::is_dispatch_enabled(), messages::kNotTraced);
   }
   auto like = grad;
   if constexpr (!reads_bits) {
-    like = cast(grad, at::native::result_type(of.args)); // in place, grad's dtype may be narrower
+    // In place, grad's dtype may be narrower.
+    like = cast(grad, at::native::result_type(source.args));
   }
-  const auto values = shares(of)(like);
+  const auto values = make_shares(source)(like);
   for (size_t i = 0; i < n; ++i) {
-    if (wanted[i]) {
+    if (grad_input_mask[i]) {
       result[i] = values[i].get(like);
     }
   }
   return result;
 }
 
-template <typename Of, size_t n>
-Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
-  const auto dtype = at::native::result_type(of.args);
-  const auto shares_of = shares(of);
-  // What carries no tangent comes as zeros without memory, which add nothing to the others. But
-  // under straight_through, the share of x has the shape of x alone.
-  const auto is_some = [](const Tensor& t) { return t.defined() && !t._is_zerotensor(); };
-  const bool any = of.convention.gradient != Gradient::straight_through &&
-      std::any_of(tangents.begin(), tangents.end(), is_some);
+template <typename Source, size_t n>
+Tensor tangent(const Source& source, std::array<Tensor, n> tangents) {
+  const auto dtype = at::native::result_type(source.args);
+  const auto compute_tangent_shares = make_shares(source);
+  // An argument without a tangent comes as zeros without memory, which add nothing to the others.
+  // But under straight_through, the share of x has the shape of x alone.
+  const auto carries_tangent = [](const Tensor& t) { return t.defined() && !t._is_zerotensor(); };
+  const bool any = source.convention.gradient != Gradient::straight_through &&
+      std::any_of(tangents.begin(), tangents.end(), carries_tangent);
   Tensor result;
   for (size_t i = 0; i < n; ++i) {
-    if (any ? is_some(tangents[i]) : tangents[i].defined()) {
-      const auto tangent = if_linear(cast(tangents[i], dtype), of.convention.gradient);
-      const auto share = shares_of(tangent)[i].get(tangent);
+    if (any ? carries_tangent(tangents[i]) : tangents[i].defined()) {
+      const auto tangent = check_linear(cast(tangents[i], dtype), source.convention.gradient);
+      const auto share = compute_tangent_shares(tangent)[i].get(tangent);
       result = result.defined() ? result + share : share;
     }
   }
   return result;
 }
 
-// For n arguments, from what the operator was called with and from the bits.
-#define CLAMPGRAD_FORMULAS(n, Of)                                                                 \
-  template Tensor tangent(const Of&, std::array<Tensor, n>);                                      \
-  template std::array<Tensor, n> gradients(const Of&, const Tensor&, const std::array<bool, n>&); \
-  template std::array<Tensor, n> gradients(                                                       \
-      const Saved<n>&, const Tensor&, const std::array<bool, n>&);
-CLAMPGRAD_FORMULAS(1, NumberShares)
-CLAMPGRAD_FORMULAS(2, ExtremumShares)
-CLAMPGRAD_FORMULAS(3, ClampShares)
+// For n arguments, from the arguments of the operator and from the bits.
+#define CLAMPGRAD_FORMULAS(n, Source)                            \
+  template Tensor tangent(const Source&, std::array<Tensor, n>); \
+  template std::array<Tensor, n> gradients(                      \
+      const Source&, const Tensor&, const std::array<bool, n>&); \
+  template std::array<Tensor, n> gradients(                      \
+      const SavedForBackward<n>&, const Tensor&, const std::array<bool, n>&);
+CLAMPGRAD_FORMULAS(1, ScalarClampArgs)
+CLAMPGRAD_FORMULAS(2, ExtremumArgs)
+CLAMPGRAD_FORMULAS(3, TensorClampArgs)
 #undef CLAMPGRAD_FORMULAS
 
-Tensor if_linear(const Tensor& tangent, Gradient gradient) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      is_linear(gradient),
-      "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which "
-      "are not linear in the incoming gradient");
+Tensor check_linear(const Tensor& tangent, Gradient gradient) {
+  TORCH_CHECK_NOT_IMPLEMENTED(is_linear(gradient), messages::kNotLinear);
   return tangent;
 }
 
 namespace native {
 
 Tensor clamp_mingrad_backward(
-    const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
+    const Tensor& grad, const Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
   TORCH_CHECK(min || max, "At least one of 'min' or 'max' must not be None"); // as torch.clamp
   const Convention least_norm = {Gradient::min_norm, false};
-  const NumberShares of = {{self}, in_dtype(min, self), in_dtype(max, self), least_norm};
-  return shares(of)(grad)[0].get(grad);
+  const ScalarClampArgs source = {
+      {self}, round_to_dtype(min, self), round_to_dtype(max, self), least_norm};
+  return make_shares(source)(grad)[0].get(grad);
 }
 
 } // namespace native

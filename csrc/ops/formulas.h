@@ -1,5 +1,5 @@
 #pragma once
-// What the formulas of derivatives.yaml call besides operators.
+// Functions that the formulas of derivatives.yaml call.
 
 #include "base/path.h"
 #include "kernels/fused.h"
@@ -10,18 +10,18 @@ inline at::Tensor cast(const at::Tensor& t, at::ScalarType dtype) {
   return t.scalar_type() == dtype ? t : t.to(dtype); // to() takes time at each level of torch.func
 }
 
-// What the arguments get of a gradient is computed from what the operator was called with, or from
-// the bits that a fused forward has saved.
+// Shares are computed from the arguments of the operator, which these structs hold, or from the
+// bits that a fused forward has saved.
 
 // clamp between numbers, in the dtype of args[0].
-struct NumberShares {
+struct ScalarClampArgs {
   std::array<at::Tensor, 1> args;
-  Number min, max;
+  OptionalScalar min, max;
   Convention convention;
 };
 
-// maximum and its kind.
-struct ExtremumShares {
+// An extremum.
+struct ExtremumArgs {
   std::array<at::Tensor, 2> args;
   Extremum op;
   Convention convention;
@@ -29,29 +29,29 @@ struct ExtremumShares {
 };
 
 // clamp between Tensors; an undefined bound is absent.
-struct ClampShares {
+struct TensorClampArgs {
   std::array<at::Tensor, 3> args;
   Convention convention;
   int64_t differentiated;
 };
 
 // What the arguments get, in the shape of the result: autograd sums it for one that was broadcast.
-// Undefined where it is not wanted. `of` is one of the structs above. A fused kernel reads bits
+// Undefined where it is not wanted. `source` is one of the structs above. A fused kernel reads bits
 // where the gradient is a plain tensor that nobody differentiates again. All else is composed, to
 // be differentiated, traced, batched and sharded.
-template <typename Of, size_t n>
+template <typename Source, size_t n>
 std::array<at::Tensor, n> gradients(
-    const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
+    const Source& source, const at::Tensor& grad, const std::array<bool, n>& grad_input_mask);
 
 // gradients() for number bounds.
-at::Tensor clamp_backward(const at::Tensor& grad, const Saved<1>& of);
+at::Tensor clamp_backward(const at::Tensor& grad, const SavedForBackward<1>& source);
 
-// The tangent of the result, from the arguments. Raises like if_linear().
-template <typename Of, size_t n>
-at::Tensor tangent(const Of& of, std::array<at::Tensor, n> tangents);
+// The tangent of the result, from the arguments. Raises like check_linear().
+template <typename Source, size_t n>
+at::Tensor tangent(const Source& source, std::array<at::Tensor, n> tangents);
 
 // The tangent; raises NotImplementedError for a pseudo-gradient that is not linear.
-at::Tensor if_linear(const at::Tensor& tangent, Gradient gradient);
+at::Tensor check_linear(const at::Tensor& tangent, Gradient gradient);
 
 // Note [What is being differentiated]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -61,7 +61,7 @@ at::Tensor if_linear(const at::Tensor& tangent, Gradient gradient);
 // grad_input_mask), and a formula in derivatives.yaml that uses `differentiated` gets a node that
 // saves it: bit i is argument i. A batched tensor of vmap hides it, so batch rules decide nothing.
 template <typename... Args>
-int64_t differentiated_inputs(const Args&... args) {
+int64_t differentiated_mask_of(const Args&... args) {
   int64_t bits = 0, i = 0;
   ((bits |= int64_t{any_tensor(is_differentiated, args)} << i++), ...);
   return bits;

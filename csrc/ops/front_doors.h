@@ -9,75 +9,79 @@
 
 namespace clampgrad {
 
-// Whether a gradient is to be recorded. False also where torch raises, so that it words the error.
+// Whether to record a gradient. Also false for arguments that torch refuses, so that torch's
+// operator runs and raises its own error.
 template <typename... Bounds>
-bool is_recorded(const at::Tensor& self, const Bounds&... bounds) {
+bool should_record(const at::Tensor& self, const Bounds&... bounds) {
   return any_may_need_gradient(self, bounds...) && (is_given(bounds) || ...) &&
       !(is_complex(bounds) || ...);
 }
 
-// What the composed path saves: a copy of a plain tensor, because that may change after the call.
-// If not differentiated, the copy repeats what the tensor repeats: that decides a result's layout.
-at::Tensor kept(const at::Tensor& t);
-OptionalTensor kept(const OptionalTensor& bound);
+// Copies a plain tensor for the composed path to save, because the caller may change it after the
+// call. A copy that is not differentiated keeps expanded dimensions, which decide the result's
+// layout.
+at::Tensor copy_for_backward(const at::Tensor& t);
+OptionalTensor copy_for_backward(const OptionalTensor& bound);
 
-// By the operator of ATen.
+// Calls ATen's operator. `op` is no clamp.
 at::Tensor aten_extremum(Extremum op, const at::Tensor& self, const at::Tensor& other);
 
-// Raises, as torch's in-place operators do, where writing to self would change memory of `other`.
+// Raises the error of torch's in-place operators if writing to self would change memory of `other`.
 void check_no_overlap(const at::Tensor& self, const at::Tensor& other);
 
-// Raises, as torch's in-place operators do, where self cannot hold the result.
-void check_fits(const at::Tensor& self, const at::Tensor& result);
+// Raises the error of torch's in-place operators if self cannot hold the result.
+void check_can_hold_result(const at::Tensor& self, const at::Tensor& result);
 
-// Whether self is an input of a graph that is being recorded, and the graph writes it; and the copy
-// of such an input that backward may keep: Note [An input that a graph writes].
-bool is_written_input(const at::Tensor& self);
-at::Tensor copied(const at::Tensor& self);
+// Whether self is an input that the graph being captured mutates, and a copy of such an input that
+// backward can save: Note [An input that a graph writes].
+bool is_mutated_graph_input(const at::Tensor& self);
+at::Tensor copy_mutated_input(const at::Tensor& self);
 
-// Gives self the value of `result` and the node that has recorded it from self: Note [In place].
-at::Tensor& hand_over(at::Tensor& self, const at::Tensor& result);
+// Gives self the value of `result`, and its node, which was recorded from self: Note [In place].
+at::Tensor& adopt_result(at::Tensor& self, const at::Tensor& result);
 
-// The other bound with which clamp gives the result of clamp_min or clamp_max.
-Number other_bound(const at::Scalar& bound);
-inline OptionalTensor other_bound(const at::Tensor&) {
+// Returns the other bound with which clamp gives the result of clamp_min or clamp_max.
+OptionalScalar implied_bound(const at::Scalar& bound);
+inline OptionalTensor implied_bound(const at::Tensor&) {
   return std::nullopt;
 }
 
 namespace front_door {
 
 // With bounds of one kind; those between a number and a Tensor are in ops/mixed.h.
-at::Tensor clamp(const at::Tensor& self, const Number& min, const Number& max, Convention c);
-at::Tensor& clamp_(at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor clamp(
+    const at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max, Convention c);
+at::Tensor& clamp_(
+    at::Tensor& self, const OptionalScalar& min, const OptionalScalar& max, Convention c);
 at::Tensor clamp(
     const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
 at::Tensor& clamp_(
     at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
 
-// maximum and its kind, which take exact gradients.
+// Extrema, which take exact gradients.
 at::Tensor extremum(
     Extremum op, const at::Tensor& self, const at::Tensor& other, Gradient gradient);
 
 // The bound is a Scalar or a Tensor.
 template <typename Bound>
 at::Tensor clamp_min(const at::Tensor& self, const Bound& min, Convention c) {
-  return is_recorded(self, min) ? clamp(self, min, other_bound(min), c)
-                                : values::clamp_min(self, min);
+  return should_record(self, min) ? clamp(self, min, implied_bound(min), c)
+                                  : values::clamp_min(self, min);
 }
 template <typename Bound>
 at::Tensor clamp_max(const at::Tensor& self, const Bound& max, Convention c) {
-  return is_recorded(self, max) ? clamp(self, other_bound(max), max, c)
-                                : values::clamp_max(self, max);
+  return should_record(self, max) ? clamp(self, implied_bound(max), max, c)
+                                  : values::clamp_max(self, max);
 }
 template <typename Bound>
 at::Tensor& clamp_min_(at::Tensor& self, const Bound& min, Convention c) {
-  return is_recorded(self, min) ? clamp_(self, min, other_bound(min), c)
-                                : values::clamp_min_(self, min);
+  return should_record(self, min) ? clamp_(self, min, implied_bound(min), c)
+                                  : values::clamp_min_(self, min);
 }
 template <typename Bound>
 at::Tensor& clamp_max_(at::Tensor& self, const Bound& max, Convention c) {
-  return is_recorded(self, max) ? clamp_(self, other_bound(max), max, c)
-                                : values::clamp_max_(self, max);
+  return should_record(self, max) ? clamp_(self, implied_bound(max), max, c)
+                                  : values::clamp_max_(self, max);
 }
 
 // With out=, nothing is recorded: these are those of values.h.

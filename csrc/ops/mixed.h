@@ -2,6 +2,7 @@
 // clamp between a number and a Tensor, which ATen lacks. The value and its dtype are those of
 // torch.clamp_max(torch.clamp_min(self, min), max).
 
+#include "base/messages.h"
 #include "kernels/rules/conventions.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
@@ -14,59 +15,57 @@
 namespace clampgrad {
 
 // The bound beside `self`, whose dtype is that of clamp_min(self, min): there a number is rounded.
-inline at::Tensor bound_beside(const at::Tensor& self, const at::Scalar& number) {
-  const auto bound = at::scalar_tensor(*in_dtype(number, self), self.options());
+inline at::Tensor to_tensor_bound(const at::Tensor& self, const at::Scalar& number) {
+  const auto bound = at::scalar_tensor(*round_to_dtype(number, self), self.options());
   return overflows(number, self) ? at::clamp_min(bound, number) : bound; // which raises, or not
 }
-inline at::Tensor bound_beside(const at::Tensor& self, const at::Tensor& bound) {
+inline at::Tensor to_tensor_bound(const at::Tensor& self, const at::Tensor& bound) {
   return bound;
 }
 
 // The lower bound, as clamp_min(self, min) sees it. For integers, which are not differentiated, the
 // result of clamp_min is the bound: releases of torch differ on a number out of range.
 template <typename Min>
-at::Tensor bound_below(const at::Tensor& self, const Min& min) {
+at::Tensor to_lower_tensor_bound(const at::Tensor& self, const Min& min) {
   const bool is_number = std::is_same_v<Min, at::Scalar>;
   return is_number && !self.is_floating_point() ? at::clamp_min(self, min)
-                                                : bound_beside(self, min);
+                                                : to_tensor_bound(self, min);
 }
 
 namespace front_door {
 
 template <typename Min, typename Max>
 at::Tensor clamp(const at::Tensor& self, const Min& min, const Max& max, Convention c) {
-  if (!is_recorded(self, min, max)) {
+  if (!should_record(self, min, max)) {
     return values::clamp_max(values::clamp_min(self, min), max);
   }
-  if (!mixed_at_once(c.gradient)) {
+  if (!is_one_step_clamp(c.gradient)) {
     return clamp_max(clamp_min(self, min, c), max, c);
   }
   const auto x = self.to(at::result_type(self, min));
-  const OptionalTensor lo = bound_below(x, min), hi = bound_beside(x, max);
+  const OptionalTensor lo = to_lower_tensor_bound(x, min), hi = to_tensor_bound(x, max);
   return clamp(x, lo, hi, c);
 }
 
 template <typename Min, typename Max>
 at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention c) {
-  const bool recorded = is_recorded(self, min, max);
+  const bool needs_record = should_record(self, min, max);
   check_no_overlap(self, std::get<const at::Tensor&>(std::tie(min, max)));
-  if (recorded && mixed_at_once(c.gradient)) {
+  if (needs_record && is_one_step_clamp(c.gradient)) {
     const auto x = self.detach().to(at::result_type(self, min));
-    const OptionalTensor lo = bound_below(x, min), hi = bound_beside(x, max);
+    const OptionalTensor lo = to_lower_tensor_bound(x, min), hi = to_tensor_bound(x, max);
     return clamp_(self, lo, hi, c);
   }
-  if (!recorded) {
+  if (!needs_record) {
     const auto result = values::clamp_max(values::clamp_min(self, min), max);
-    check_fits(self, result);
-    return self.copy_(result.to(self.scalar_type())); // see hand_over
+    check_can_hold_result(self, result);
+    return self.copy_(result.to(self.scalar_type())); // see adopt_result
   }
   // If torch refuses the second clamp, it raises before the first has written anything.
-  below_autograd([&] { check_fits(self, at::clamp_max(self, max)); });
+  call_below_autograd([&] { check_can_hold_result(self, at::clamp_max(self, max)); });
   TORCH_CHECK(
       at::result_type(self, min) == self.scalar_type(),
-      "clampgrad: clamp_ would round what min makes of its input to ",
-      self.scalar_type(),
-      " before max is compared, and so see other ties than clamp does. Call clamp, or convert min");
+      messages::format(messages::kRoundsBetweenSteps, self.scalar_type()));
   auto hi = max;
   if constexpr (std::is_same_v<Max, at::Tensor>) {
     hi = max.clone(); // which may be self

@@ -8,11 +8,6 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/TypeProperties.h>
-#include <ATen/ops/clamp.h>
-#include <ATen/ops/fmax.h>
-#include <ATen/ops/fmin.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
 #include <torch/version.h>
 
 #include <tuple>
@@ -22,22 +17,24 @@ namespace clampgrad {
 using at::Tensor;
 
 Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
-  constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {
-      at::maximum, at::minimum, at::fmax, at::fmin}; // no clamp comes here
+#define CLAMPGRAD_ATEN(name) at::name,
+  constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {CLAMPGRAD_EXTREMA(CLAMPGRAD_ATEN)};
+#undef CLAMPGRAD_ATEN
   return kAten[static_cast<size_t>(op)](self, other);
 }
 
 namespace {
 
-// Undefined where no kernel takes the arguments. Kernels take plain tensors of one dtype and one
-// shape: promotion and broadcasting are operators of their own, whose backward casts and sums.
+// Runs and records the fused kernel, or returns an undefined Tensor if no kernel accepts the
+// arguments. Kernels take plain tensors of one dtype and one shape: promotion and broadcasting are
+// operators of their own, whose backward casts and sums.
 // `in_place`: the first argument must have the dtype, and no gaps: a tensor with gaps may overlap
-// itself, and then an element is read once it is written. `aten`: for modes, see recorded().
+// itself, and then an element is read once it is written. `aten`: for modes, see attach_node().
 template <size_t n, typename Aten>
-Tensor fused(
+Tensor try_fused(
     std::array<Tensor, n> args, Convention c, bool in_place, const Aten& aten, Extremum op = {}) {
   for (const auto& t : args) {
-    // Several devices, and dtypes that do not promote: torch takes some, and words the error.
+    // Of several devices, or of dtypes that do not promote, torch takes some, and raises its error.
     if (!is_fusable(t) || t.device() != args[0].device() ||
         (t.is_floating_point() && !is_fusable_dtype(t.scalar_type()))) {
       return {};
@@ -58,7 +55,7 @@ Tensor fused(
   for (auto& t : args) {
     t = cast(t, dtype);
   }
-  const auto y = unseen([&] { return empty_result(args); });
+  const auto y = call_hidden_from_modes([&] { return empty_result(args); });
   for (auto& t : args) {
     t = t.sizes() == y.sizes() ? t : t.expand(y.sizes());
   }
@@ -67,15 +64,15 @@ Tensor fused(
   TensorForward<n> call = {c.gradient, 0, op};
   const auto node = std::apply(
       [&](const auto&... t) {
-        call.differentiated = static_cast<int>(differentiated_inputs(t...));
+        call.differentiated_mask = static_cast<int>(differentiated_mask_of(t...));
         return autograd::make_node<Node>(t...);
       },
       args);
   if constexpr (n == 2) {
     node->extremum = static_cast<int64_t>(op);
   }
-  const auto bits = unseen([&] { return fused_forward(call, args, y); });
-  return recorded(node, c, y, bits, aten);
+  const auto bits = call_hidden_from_modes([&] { return fused_forward(call, args, y); });
+  return attach_node(node, c, y, bits, aten);
 }
 
 Tensor fused_clamp(
@@ -84,70 +81,75 @@ Tensor fused_clamp(
     const OptionalTensor& max,
     Convention c,
     bool in_place) {
-  // It stays clamp, which policies of selective checkpointing go by.
+  // Modes see clamp, by which policies of selective checkpointing decide.
   const auto aten = [&] { return at::clamp(self, min, max); };
   if (!is_given(max)) {
-    return fused<2>({self, *min}, c, in_place, aten, Extremum::clamp_min);
+    return try_fused<2>({self, *min}, c, in_place, aten, Extremum::clamp_min);
   }
   if (!is_given(min)) {
-    return fused<2>({self, *max}, c, in_place, aten, Extremum::clamp_max);
+    return try_fused<2>({self, *max}, c, in_place, aten, Extremum::clamp_max);
   }
-  return fused<3>({self, *min, *max}, c, in_place, aten);
+  return try_fused<3>({self, *min, *max}, c, in_place, aten);
 }
 
 } // namespace
 
-Tensor kept(const Tensor& t) {
+Tensor copy_for_backward(const Tensor& t) {
   if (!is_plain(t)) {
     return t;
   }
   if (is_differentiated(t)) {
-    return t.clone(); // the backward of expand would sum the gradients of what is repeated
+    return t.clone(); // the backward of expand would sum gradients of repeats
   }
-  auto once = t;
+  auto unexpanded = t;
   for (int64_t d = 0; d < t.dim(); ++d) {
     if (t.stride(d) == 0 && t.size(d) > 1) {
-      once = once.narrow(d, 0, 1);
+      unexpanded = unexpanded.narrow(d, 0, 1);
     }
   }
-  const auto copy = once.clone();
-  return once.is_same(t) ? copy : copy.expand(t.sizes());
+  const auto copy = unexpanded.clone();
+  return unexpanded.is_same(t) ? copy : copy.expand(t.sizes());
 }
 
-OptionalTensor kept(const OptionalTensor& bound) {
-  return is_given(bound) ? kept(*bound) : bound;
+OptionalTensor copy_for_backward(const OptionalTensor& bound) {
+  return is_given(bound) ? copy_for_backward(*bound) : bound;
 }
 
 // ---- The front doors ----------------------------------------------------------------------------
 
 Tensor front_door::clamp(
     const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  if (!is_recorded(self, min, max)) {
+  if (!should_record(self, min, max)) {
     return values::clamp(self, min, max);
   }
   auto y = fused_clamp(self, min, max, c, /*in_place=*/false);
   return y.defined() ? y
                      : clampgrad::_clamp_composed(
-                           kept(self), kept(min), kept(max), name_of(c.gradient), c.maximize);
+                           copy_for_backward(self),
+                           copy_for_backward(min),
+                           copy_for_backward(max),
+                           name_of(c.gradient),
+                           c.maximize);
 }
 
 Tensor& front_door::clamp_(
     Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  if (!is_recorded(self, min, max)) {
+  if (!should_record(self, min, max)) {
     return values::clamp_(self, min, max);
   }
   const auto has_tangent = [](const Tensor& t) { return t._fw_grad(0).defined(); };
-  if (is_written_input(self) && !any_tensor(has_tangent, self) && !any_tensor(has_tangent, min) &&
-      !any_tensor(has_tangent, max)) {
+  if (is_mutated_graph_input(self) && !any_tensor(has_tangent, self) &&
+      !any_tensor(has_tangent, min) && !any_tensor(has_tangent, max)) {
     torch::autograd::check_inplace(self, /*requires_grad=*/true);
-    const auto y = clamp(copied(self), min, max, c);
-    check_fits(self, y);
-    return hand_over(self, y);
+    const auto y = clamp(copy_mutated_input(self), min, max, c);
+    check_can_hold_result(self, y);
+    return adopt_result(self, y);
   }
   const auto y = fused_clamp(self, min, max, c, /*in_place=*/true);
   return y.defined()
-      ? hand_over(self, y)
-      : clampgrad::_clamp_composed_(self, kept(min), kept(max), name_of(c.gradient), c.maximize);
+      ? adopt_result(self, y)
+      : clampgrad::_clamp_composed_(
+            self, copy_for_backward(min), copy_for_backward(max), name_of(c.gradient), c.maximize);
 }
 
 Tensor front_door::extremum(
@@ -156,10 +158,11 @@ Tensor front_door::extremum(
     return values::extremum(op, self, other);
   }
   const auto aten = [&] { return aten_extremum(op, self, other); };
-  auto y = fused<2>({self, other}, {gradient, false}, /*in_place=*/false, aten, op);
+  auto y = try_fused<2>({self, other}, {gradient, false}, /*in_place=*/false, aten, op);
   return y.defined()
       ? y
-      : clampgrad::_extremum_composed(kept(self), kept(other), name_of(op), name_of(gradient));
+      : clampgrad::_extremum_composed(
+            copy_for_backward(self), copy_for_backward(other), name_of(op), name_of(gradient));
 }
 
 // ---- In place -----------------------------------------------------------------------------------
@@ -174,20 +177,20 @@ void check_no_overlap(const Tensor& self, const Tensor& other) {
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 // A graph that is differentiated works on a clone of an input that it writes. Inductor removes the
 // clone. Before torch 2.15, the partitioner then chooses the input itself as what backward needs,
-// if that is smaller than all that is computed of it, and backward raises because the input has
-// been written. flip copies, too, but no pass removes it, and the partitioner, as it is by default,
-// computes nothing before it again. So backward gets the copy, or masks that are computed of it.
+// if that is smaller than everything computed from it, and backward raises because the input has
+// been written. flip copies, too, but no pass removes it, and by default the partitioner recomputes
+// nothing before it. So backward gets the copy, or masks computed from it.
 //
-// Nothing but its history tells such an input: the first argument of every function, back to the
-// clone of a leaf. What the program clones itself looks the same; there backward gets masks or a
-// copy too, where it might have got what was cloned. An input that does not require grad has no
-// history. Jagged tensors know no flip, and DTensor knows none before 2.13. flip leaves a tensor
-// without dimensions to clone.
+// Only its autograd history identifies such an input: the first edges of the nodes lead to a clone
+// of a leaf. A clone that the program makes looks the same; there backward gets masks or a copy
+// too, where it might have got the original. An input that does not require grad has no history.
+// Jagged tensors know no flip, and DTensor knows none before 2.13. flip leaves a tensor without
+// dimensions to clone.
 
-bool is_written_input(const Tensor& self) {
+bool is_mutated_graph_input(const Tensor& self) {
   constexpr bool is_needed =
       TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 13 && TORCH_VERSION_MINOR < 15;
-  if (!is_needed || !in_functionalization() || in_transform() || self.layout() != at::kStrided) {
+  if (!is_needed || !is_functionalizing() || is_in_transform() || self.layout() != at::kStrided) {
     return false;
   }
   bool is_clone = false;
@@ -199,32 +202,33 @@ bool is_written_input(const Tensor& self) {
   return node && is_clone;
 }
 
-Tensor copied(const Tensor& self) {
+Tensor copy_mutated_input(const Tensor& self) {
   return self.dim() == 0 ? self.unsqueeze(0).flip(0).squeeze(0) : self.flip(at::DimVector());
 }
 
-Tensor& hand_over(Tensor& self, const Tensor& result) {
-  // copy_ from another dtype may ignore that self is negated lazily. Where the dtype is the same, a
-  // mode would see `to`, which torch takes apart before a mode sees it.
+Tensor& adopt_result(Tensor& self, const Tensor& result) {
+  // Cast first: copy_ from another dtype can ignore that self is lazily negated. Do not call `to`
+  // if the dtypes agree: below autograd, a mode would see this composite operator, which it
+  // normally never sees.
   const bool casts = result.scalar_type() != self.scalar_type();
-  below_autograd([&] { self.copy_(casts ? result.to(self.scalar_type()) : result); });
+  call_below_autograd([&] { self.copy_(casts ? result.to(self.scalar_type()) : result); });
   torch::autograd::increment_version(self);
   torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(result));
   return self;
 }
 
-void check_fits(const Tensor& self, const Tensor& result) {
+void check_can_hold_result(const Tensor& self, const Tensor& result) {
   if (result.sym_sizes() != self.sym_sizes() ||
       !at::canCast(result.scalar_type(), self.scalar_type())) {
     // Below autograd, because a pin would come back here.
-    below_autograd([&] { at::clamp_min_(const_cast<Tensor&>(self), result); }); // which raises
+    call_below_autograd([&] { at::clamp_min_(const_cast<Tensor&>(self), result); }); // which raises
   }
 }
 
 Tensor native::extremum_composed(
     const Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
   const auto op = parse_extremum(extremum);
-  parse_exact(gradient, extremum);
+  parse_exact_gradient(gradient, extremum);
   TORCH_CHECK_VALUE(!is_clamp(op), "clampgrad: ", extremum, " is no extremum");
   return aten_extremum(op, self, other);
 }

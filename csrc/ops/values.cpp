@@ -1,15 +1,12 @@
 #include "ops/values.h"
 
+#include "Kernels.h"
 #include "kernels/fused.h"
 #include "kernels/values.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
 
 #include <ATen/TensorIterator.h>
-#include <ATen/ops/fmax.h>
-#include <ATen/ops/fmin.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -44,16 +41,16 @@ bool has_names(const T&, long) {
   return false;
 }
 
-// Which of +0 and -0 fmax and fmin return, is up to the C library and the compiler that torch was
-// built with. So torch is asked.
-bool fmax_takes_last(at::ScalarType dtype) {
-  const auto ask = [](at::ScalarType of) {
-    return unseen([&] {
+// Whether fmax and fmin return the last of +0 and -0. This is up to the C library and the compiler
+// that torch was built with, so torch is tried.
+bool fmax_selects_last(at::ScalarType dtype) {
+  const auto selects_last = [](at::ScalarType of) {
+    return call_hidden_from_modes([&] {
       const Tensor zero = at::zeros({1}, of);
       return at::fmax(zero, zero.neg()).signbit().item<bool>();
     });
   };
-  static const bool of_half = ask(at::kHalf), of_bfloat16 = ask(at::kBFloat16);
+  static const bool of_half = selects_last(at::kHalf), of_bfloat16 = selects_last(at::kBFloat16);
   return dtype == at::kHalf ? of_half : of_bfloat16;
 }
 
@@ -64,13 +61,13 @@ void count_write(const Tensor& out) {
 }
 
 template <typename Call>
-Tensor compute_rows(const Call& call, const Tensor& out, at::TensorList args) {
+Tensor compute_into(const Call& call, const Tensor& out, at::TensorList args) {
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(true).add_owned_output(out);
   for (const auto& t : args) {
     config.add_owned_const_input(t);
   }
-  auto iter = unseen([&] { return config.build(); });
+  auto iter = call_hidden_from_modes([&] { return config.build(); });
   compute_values(call, iter);
   count_write(out);
   return iter.output();
@@ -78,7 +75,7 @@ Tensor compute_rows(const Call& call, const Tensor& out, at::TensorList args) {
 
 } // namespace
 
-// ---- Whether a kernel of ours computes it ------------------------------------------------------
+// ---- Whether our kernel computes the values -----------------------------------------------------
 
 bool values::is_unobserved() {
   return !flushes_subnormals() && !at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
@@ -112,12 +109,12 @@ bool values::is_writable(const Tensor& out, at::ScalarType dtype) {
 // ---- By our kernel -----------------------------------------------------------------------------
 
 Tensor values::compute(
-    const Tensor& out, const Tensor& self, const Number& min, const Number& max) {
+    const Tensor& out, const Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
   const auto call = number_values(self, min, max);
   if (!self.is_contiguous() || (out.defined() && !out.is_same(self))) {
-    return compute_rows(call, out, self);
+    return compute_into(call, out, self);
   }
-  const auto y = out.defined() ? out : unseen([&] { return empty_result(self); });
+  const auto y = out.defined() ? out : call_hidden_from_modes([&] { return empty_result(self); });
   compute_values(call, self, y);
   count_write(out);
   return y;
@@ -126,15 +123,15 @@ Tensor values::compute(
 Tensor values::compute(
     const Tensor& out, const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
   if (is_given(min) && is_given(max)) {
-    return compute_rows(TensorValues<3>(), out, {self, *min, *max});
+    return compute_into(TensorValues<3>(), out, {self, *min, *max});
   }
   return is_given(min) ? compute(out, Extremum::clamp_min, self, *min)
                        : compute(out, Extremum::clamp_max, self, *max);
 }
 
 Tensor values::compute(const Tensor& out, Extremum op, const Tensor& self, const Tensor& other) {
-  const bool last = skips_nan(op) && fmax_takes_last(self.scalar_type());
-  return compute_rows(TensorValues<2>{op, last}, out, {self, other});
+  const bool last = skips_nan(op) && fmax_selects_last(self.scalar_type());
+  return compute_into(TensorValues<2>{op, last}, out, {self, other});
 }
 
 // ---- By our kernel or ATen's -------------------------------------------------------------------
@@ -145,8 +142,10 @@ Tensor values::extremum(Extremum op, const Tensor& self, const Tensor& other) {
 }
 
 Tensor& values::extremum_out(Extremum op, Tensor& out, const Tensor& self, const Tensor& other) {
-  constexpr Tensor& (*kAten[])(Tensor&, const Tensor&, const Tensor&) = {
-      at::maximum_out, at::minimum_out, at::fmax_out, at::fmin_out};
+#define CLAMPGRAD_ATEN(name) at::name##_out,
+  constexpr Tensor& (*kAten[])(
+      Tensor&, const Tensor&, const Tensor&) = {CLAMPGRAD_EXTREMA(CLAMPGRAD_ATEN)};
+#undef CLAMPGRAD_ATEN
   if (!are_computable_in(out, self, other)) {
     return kAten[static_cast<size_t>(op)](out, self, other);
   }

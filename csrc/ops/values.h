@@ -56,7 +56,10 @@ bool are_computable_in(const at::Tensor& out, const at::Tensor& self, const Boun
 // The result is written to `out`, if that is defined. They may be called where the above holds.
 
 at::Tensor compute(
-    const at::Tensor& out, const at::Tensor& self, const Number& min, const Number& max);
+    const at::Tensor& out,
+    const at::Tensor& self,
+    const OptionalScalar& min,
+    const OptionalScalar& max);
 at::Tensor compute(
     const at::Tensor& out,
     const at::Tensor& self,

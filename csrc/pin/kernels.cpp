@@ -3,10 +3,11 @@
 //
 // Note [Registered once]
 // ~~~~~~~~~~~~~~~~~~~~~~
-// The kernels are registered at the first pin of a process and stay. Each call asks which pin
-// holds, and hands over to torch's own kernel if none does. Registering with every pin would write
-// to the dispatcher's tables while other threads read them, unguarded, and take 0.4 ms per block.
+// The kernels are registered at the first pin of a process and stay. Each call looks up the pin,
+// and calls torch's own kernel if there is none. Registering with every pin would write to the
+// dispatcher's tables while other threads read them, unguarded, and take 0.4 ms per block.
 
+#include "base/messages.h"
 #include "ops/front_doors.h"
 #include "pin/pin.h"
 
@@ -30,14 +31,14 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 namespace aten = at::_ops;
 
-// ---- Where nothing is pinned --------------------------------------------------------------------
+// ---- Without a pin ------------------------------------------------------------------------------
 
-// AutogradOther is never overridden, so redispatching there reaches torch's own kernel.
-DispatchKeySet to_torchs_own(DispatchKeySet keys) {
+// Returns the keys whose kernel is torch's own: we never override AutogradOther.
+DispatchKeySet torch_kernel_keys(DispatchKeySet keys) {
   return (keys & c10::after_autograd_keyset).add(DispatchKey::AutogradOther);
 }
 
-// Raises RuntimeError inside what TorchScript differentiates by itself, where no pin reaches.
+// Raises RuntimeError inside what TorchScript differentiates by a rule of its own.
 void refuse_torchscript_autodiff() {
   if (!c10::GradMode::is_enabled()) {
     return;
@@ -46,22 +47,19 @@ void refuse_torchscript_autodiff() {
   // writes in torch/csrc/jit/runtime/graph_executor.cpp; test_pin.py notices another.
   constexpr std::string_view kForward = "<forward op>";
   for (const auto& frame : torch::jit::currentCallstack()) {
-    TORCH_CHECK(
-        frame.filename != kForward,
-        "clampgrad.pin: TorchScript differentiates this clamp by a rule of its own, which no "
-        "pin reaches. Call the function that was scripted, or take the pin off around the script.");
+    TORCH_CHECK(frame.filename != kForward, messages::kTorchScriptDifferentiates);
   }
 }
 
-// How many calls of an operator a pin reached.
+// How many calls of an operator got the gradient of a pin.
 template <typename Aten>
-std::atomic<int64_t> reached = 0;
+std::atomic<int64_t> pinned_calls = 0;
 
-// ---- Where one holds ----------------------------------------------------------------------------
+// ---- With a pin ---------------------------------------------------------------------------------
 
 // Maximum and minimum have no interval to be outside of: a pseudo-gradient leaves them alone.
 enum class Kind { clamp, extremum };
-bool applies(const Pinned& c, Kind kind) {
+bool pin_applies(const OptionalConvention& c, Kind kind) {
   return c && (kind == Kind::clamp || !is_pseudo(c->gradient));
 }
 
@@ -70,30 +68,30 @@ struct Kernel;
 
 template <typename Result, typename... Args>
 struct Kernel<Result(Args...)> {
-  using Door = Result (*)(Args..., Convention);
+  using FrontDoor = Result (*)(Args..., Convention);
 
   // The front door is called directly: we are where the dispatcher would call it.
-  template <typename Aten, Door front_door, Kind kind>
+  template <typename Aten, FrontDoor front_door, Kind kind>
   static Result call(DispatchKeySet keys, Args... args) {
-    const auto c = current();
-    if (applies(c, kind)) {
+    const auto c = current_pin();
+    if (pin_applies(c, kind)) {
       // Where the front door records nothing it calls aten's operator, which is this one.
-      if (is_recorded(args...)) {
-        reached<Aten>.fetch_add(1, std::memory_order_relaxed);
-        return front_door(guarded(args)..., *c);
+      if (should_record(args...)) {
+        pinned_calls<Aten>.fetch_add(1, std::memory_order_relaxed);
+        return front_door(guard_dynamic_floats(args)..., *c);
       }
       refuse_torchscript_autodiff();
-      if (is_computed_by_ours(args...)) {
+      if (is_computed_by_clampgrad(args...)) {
         return front_door(args..., *c);
       }
     }
-    return c ? Aten::redispatch(to_torchs_own(keys), guarded(args)...)
-             : Aten::redispatch(to_torchs_own(keys), args...);
+    return c ? Aten::redispatch(torch_kernel_keys(keys), guard_dynamic_floats(args)...)
+             : Aten::redispatch(torch_kernel_keys(keys), args...);
   }
 
-  // Whether the front door calls no operator, where it records nothing.
+  // Whether the front door calls no operator for a call that it does not record.
   template <typename... Bounds>
-  static bool is_computed_by_ours(const Tensor& self, const Bounds&... bounds) {
+  static bool is_computed_by_clampgrad(const Tensor& self, const Bounds&... bounds) {
     if constexpr (std::is_lvalue_reference_v<Result>) {
       return values::are_computable_in(self, self, bounds...);
     } else {
@@ -101,16 +99,14 @@ struct Kernel<Result(Args...)> {
     }
   }
 
-  // No pin reaches a list of Tensors, which raises an error where a gradient is recorded.
+  // Raises an error where a gradient of a list of Tensors is recorded: no pin reaches lists.
   template <typename Aten, Kind kind>
-  static Result call_for_each(DispatchKeySet keys, Args... args) {
+  static Result call_list(DispatchKeySet keys, Args... args) {
     const bool recorded = (any_tensor(is_differentiated, args) || ...);
     TORCH_CHECK(
-        !recorded || !applies(current(), kind),
-        "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not ",
-        Aten::name,
-        ", or take the pin off around this call (`with clampgrad.pin(None)`)");
-    return Aten::redispatch(to_torchs_own(keys), args...);
+        !recorded || !pin_applies(current_pin(), kind),
+        messages::format(messages::kNoPinForLists, Aten::name));
+    return Aten::redispatch(torch_kernel_keys(keys), args...);
   }
 };
 
@@ -119,10 +115,10 @@ Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
   return front_door::extremum(op, self, other, c.gradient);
 }
 
-// ---- Where somebody observes --------------------------------------------------------------------
+// ---- Observed calls -----------------------------------------------------------------------------
 
 std::atomic<Observer> observer = nullptr;
-thread_local bool is_told = false; // of the call that runs
+thread_local bool is_observed = false; // whether the call that runs is observed
 
 template <typename Aten, auto kernel, typename Schema = typename Aten::schema>
 struct Observed;
@@ -131,32 +127,33 @@ template <typename Aten, auto kernel, typename Result, typename... Args>
 struct Observed<Aten, kernel, Result(Args...)> {
   static Result call(DispatchKeySet keys, Args... args) {
     const auto observe = observer.load(std::memory_order_relaxed);
-    return C10_LIKELY(!observe) || is_told ? kernel(keys, args...) : tell(observe, keys, args...);
+    return C10_LIKELY(!observe) || is_observed ? kernel(keys, args...)
+                                               : call_observed(observe, keys, args...);
   }
 
-  static Result tell(Observer observe, DispatchKeySet keys, Args... args) {
-    const auto then = observe(Aten::name, {c10::IValue(args)...});
-    if (!then) {
+  static Result call_observed(Observer observe, DispatchKeySet keys, Args... args) {
+    const auto observe_result = observe(Aten::name, {c10::IValue(args)...});
+    if (!observe_result) {
       return kernel(keys, args...);
     }
-    struct Told {
-      Told() {
-        is_told = true;
+    struct ObservedScope {
+      ObservedScope() {
+        is_observed = true;
       }
-      ~Told() {
-        is_told = false;
+      ~ObservedScope() {
+        is_observed = false;
       }
     };
     const auto run = [&]() -> Result {
-      const Told told;
+      const ObservedScope scope;
       return kernel(keys, args...);
     };
     if constexpr (std::is_void_v<Result>) {
       run();
-      then({});
+      observe_result({});
     } else {
       Result result = run();
-      then(result);
+      observe_result(result);
       return result;
     }
   }
@@ -165,7 +162,7 @@ struct Observed<Aten, kernel, Result(Args...)> {
 // ---- Under vmap ---------------------------------------------------------------------------------
 
 template <typename Aten>
-const c10::SafeKernelFunction* torchs_batched = nullptr;
+const c10::SafeKernelFunction* torch_batching_rule = nullptr;
 
 // Whether elements of t may share memory, by the strides (at::has_internal_overlap looks for
 // strides of 0 alone).
@@ -186,24 +183,24 @@ bool may_share_memory(const Tensor& t) {
   return false;
 }
 
-// torch has no batching rule for clamp_, but loops over the samples. If a bound requires grad, so
-// does x once its first sample is written: the others would have the gradient of an x that is being
-// differentiated. And the samples are views, through which an outer vmap cannot write what it
-// differentiates. Under a pin, the front door writes all of them at once, but where they share
-// memory, which torch writes sample by sample only, or have no room for the result, where torch
-// words the error.
+// torch has no batching rule for clamp_, but loops over the samples. Once the first is written with
+// a bound that requires grad, x requires grad too, and the other samples would get the gradient of
+// a differentiated x. And the samples are views, through which an outer vmap cannot write what it
+// differentiates. So under a pin, the front door writes all samples in one call. torch's own rule
+// runs for samples that share memory, which it writes one by one, and for samples too small for
+// the result, where it raises torch's error.
 template <typename Aten, typename Bound>
 Tensor& batched_clamp_(DispatchKeySet keys, Tensor& self, const Bound& min, const Bound& max) {
-  const auto c = current();
+  const auto c = current_pin();
   const auto* batched = at::functorch::maybeGetBatchedImpl(self);
   const auto is_larger = [&](const Tensor& bound) { return bound.dim() > self.dim(); };
   const bool fits = batched && !any_tensor(is_larger, min) && !any_tensor(is_larger, max);
-  if (!c || !is_recorded(self, min, max) || !fits || may_share_memory(batched->value())) {
+  if (!c || !should_record(self, min, max) || !fits || may_share_memory(batched->value())) {
     torch::jit::Stack stack = {self, min, max};
-    torchs_batched<Aten>->callBoxed(torchs_batched<Aten>->opHandle(), keys, &stack);
+    torch_batching_rule<Aten>->callBoxed(torch_batching_rule<Aten>->opHandle(), keys, &stack);
     return self;
   }
-  return front_door::clamp_(self, guarded(min), guarded(max), *c);
+  return front_door::clamp_(self, guard_dynamic_floats(min), guard_dynamic_floats(max), *c);
 }
 
 // ---- Registration -------------------------------------------------------------------------------
@@ -224,10 +221,9 @@ struct Registration {
     CLAMPGRAD_CLAMP(clamp_min)
     CLAMPGRAD_CLAMP(clamp_max)
 #undef CLAMPGRAD_CLAMP
-    add_one<aten::maximum, extremum<Extremum::maximum>, Kind::extremum>();
-    add_one<aten::minimum, extremum<Extremum::minimum>, Kind::extremum>();
-    add_one<aten::fmax, extremum<Extremum::fmax>, Kind::extremum>();
-    add_one<aten::fmin, extremum<Extremum::fmin>, Kind::extremum>();
+#define CLAMPGRAD_EXTREMUM(name) add_one<aten::name, extremum<Extremum::name>, Kind::extremum>();
+    CLAMPGRAD_EXTREMA(CLAMPGRAD_EXTREMUM)
+#undef CLAMPGRAD_EXTREMUM
 
 #define CLAMPGRAD_FOREACH(kind, name)                     \
   add_each<aten::_foreach_##name##_Scalar, Kind::kind>(); \
@@ -243,7 +239,7 @@ struct Registration {
     CLAMPGRAD_FOREACH(extremum, minimum_)
 #undef CLAMPGRAD_FOREACH
 
-    add_batched<aten::clamp_, Number>();
+    add_batched<aten::clamp_, OptionalScalar>();
     add_batched<aten::clamp__Tensor, OptionalTensor>();
   }
 
@@ -263,16 +259,13 @@ struct Registration {
     const auto op = find<Aten>();
     for (const auto key : c10::getRuntimeDispatchKeySet(DispatchKey::Autograd)) {
       if (key == DispatchKey::AutogradOther) {
-        continue; // see to_torchs_own
+        continue; // see torch_kernel_keys
       }
-      // Replacing it would leave nothing to call without a pin; keeping it would leave it unpinned.
+      // We can neither replace such a kernel, which calls without a pin need, nor keep it, because
+      // it ignores pins.
       TORCH_CHECK(
           !op.hasKernelForDispatchKey(key),
-          "clampgrad.pin: ",
-          op.operator_name(),
-          " has an autograd kernel of its own at ",
-          key,
-          ", which a pin cannot reach");
+          messages::format(messages::kOwnAutogradKernel, op.operator_name(), key));
       add_at(key, op, function);
     }
     names.push_back(c10::toString(op.operator_name()));
@@ -282,28 +275,29 @@ struct Registration {
   void add_batched() {
     constexpr auto key = DispatchKey::FuncTorchBatched;
     const auto op = find<Aten>();
-    torchs_batched<Aten> = new c10::SafeKernelFunction(op.getComputedKernelForDispatchKey(key));
+    torch_batching_rule<Aten> =
+        new c10::SafeKernelFunction(op.getComputedKernelForDispatchKey(key));
     add_at(key, op, TORCH_FN((batched_clamp_<Aten, Bound>)));
   }
 
   template <
       typename Aten,
-      typename Kernel<typename Aten::schema>::Door front_door,
+      typename Kernel<typename Aten::schema>::FrontDoor front_door,
       Kind kind = Kind::clamp>
   void add_one() {
     using Of = Kernel<typename Aten::schema>;
     add<Aten>(TORCH_FN((Observed<Aten, &Of::template call<Aten, front_door, kind>>::call)));
-    counts.emplace_back(names.back(), &reached<Aten>);
+    counts.emplace_back(names.back(), &pinned_calls<Aten>);
   }
 
   template <typename Aten, Kind kind>
   void add_each() {
     using Of = Kernel<typename Aten::schema>;
-    add<Aten>(TORCH_FN((Observed<Aten, &Of::template call_for_each<Aten, kind>>::call)));
+    add<Aten>(TORCH_FN((Observed<Aten, &Of::template call_list<Aten, kind>>::call)));
   }
 };
 
-const Registration& registered() {
+const Registration& get_registration() {
   // Never destroyed: threads may still call while the process ends.
   static const auto* registration = new Registration;
   return *registration;
@@ -312,18 +306,18 @@ const Registration& registered() {
 } // namespace
 
 const std::vector<std::string>& register_kernels() {
-  return registered().names;
+  return get_registration().names;
 }
 
-std::unordered_map<std::string, int64_t> calls_reached() {
+std::unordered_map<std::string, int64_t> call_counts() {
   std::unordered_map<std::string, int64_t> calls;
-  for (const auto& [name, count] : registered().counts) {
+  for (const auto& [name, count] : get_registration().counts) {
     calls[name] = count->load(std::memory_order_relaxed);
   }
   return calls;
 }
 
-void observe_with(Observer function) {
+void set_observer(Observer function) {
   observer.store(function, std::memory_order_relaxed);
 }
 

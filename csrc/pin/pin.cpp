@@ -1,5 +1,7 @@
 #include "pin/pin.h"
 
+#include "base/messages.h"
+
 #include <ATen/ThreadLocalPythonObjects.h>
 #include <c10/core/SafePyObject.h>
 #include <c10/util/Exception.h>
@@ -10,112 +12,111 @@ namespace clampgrad::pin {
 
 namespace {
 
-std::atomic<BlockRef (*)()> asked = nullptr;
+std::atomic<BlockRef (*)()> block_resolver = nullptr;
 
-// One number, so that it is read without a lock.
-constexpr int kTorchsOwn = -1;
-std::atomic<int> of_process = kTorchsOwn;
+// One number, so that it is read without a lock: kUnpinned, or 2 * gradient + maximize.
+constexpr int kUnpinned = -1;
+std::atomic<int> process_pin_code = kUnpinned;
 
-Pinned pinned_of_process() {
-  const auto code = of_process.load(std::memory_order_relaxed);
+OptionalConvention get_process_pin() {
+  const auto code = process_pin_code.load(std::memory_order_relaxed);
   const Convention c = {static_cast<Gradient>(code / 2), code % 2 != 0};
-  return code == kTorchsOwn ? Pinned() : c;
+  return code == kUnpinned ? OptionalConvention() : c;
 }
 
 constexpr std::string_view kMaximize = ", maximize";
 
-// ---- What a thread holds, and hands on ----------------------------------------------------------
+// ---- The pin of a thread, which torch copies to the threads that work for it --------------------
 
-// The blocks that there are. While there is none, no thread is looked at.
-std::atomic<int64_t> blocks = 0;
+// How many blocks exist. While there are none, a call does not look at the state of its thread.
+std::atomic<int64_t> block_count = 0;
 
 // Never changed, because threads share it. torch takes it for an object of Python; there is none in
 // it, so that nothing here needs Python or waits for it.
-struct Held : c10::SafePyObject {
-  Held(BlockRef block, std::thread::id asks)
-      : SafePyObject(nullptr, nullptr), block(std::move(block)), asks(asks) {}
+struct ThreadPin : c10::SafePyObject {
+  ThreadPin(BlockRef block, std::thread::id resolver_thread)
+      : SafePyObject(nullptr, nullptr), block(std::move(block)), resolver_thread(resolver_thread) {}
   const BlockRef block;
-  const std::thread::id asks; // the thread whose tasks are in blocks, or none
+  const std::thread::id resolver_thread; // the thread whose tasks have blocks, or none
 };
 
 using Objects = at::impl::ThreadLocalPythonObjects;
-const std::string& kKey = *new std::string("clampgrad.pin"); // threads outlive statics
+const std::string& kThreadPinName = *new std::string("clampgrad.pin"); // threads outlive statics
 
-const Held* held() {
-  return Objects::contains(kKey) ? static_cast<const Held*>(Objects::get(kKey).get()) : nullptr;
+const ThreadPin* get_thread_pin() {
+  return Objects::contains(kThreadPinName)
+      ? static_cast<const ThreadPin*>(Objects::get(kThreadPinName).get())
+      : nullptr;
 }
 
-// Whether tasks of this thread are in blocks. Those of another thread cannot be asked.
-bool asks_here(const Held& held) {
-  if (held.asks == std::thread::id()) {
+// Whether tasks of this thread have blocks. Raises an error for tasks of another thread, which only
+// that thread can resolve.
+bool uses_resolver(const ThreadPin& pin) {
+  if (pin.resolver_thread == std::thread::id()) {
     return false;
   }
-  TORCH_CHECK(
-      held.asks == std::this_thread::get_id(),
-      "clampgrad.pin: this runs in a thread of PyTorch's own, for a task of an event loop where "
-      "tasks are in blocks of their own, and only the thread of the loop can tell them apart. Put "
-      "the block around the loop, or pin the process (clampgrad.set_pin)");
+  TORCH_CHECK(pin.resolver_thread == std::this_thread::get_id(), messages::kTaskOfOtherThread);
   return true;
 }
 
 // Releases that cannot erase keep an empty one.
 template <typename Map>
-auto erase(int) -> decltype(Map::erase(kKey)) {
-  Map::erase(kKey);
+auto erase(int) -> decltype(Map::erase(kThreadPinName)) {
+  Map::erase(kThreadPinName);
 }
 template <typename Map>
 void erase(long) {
-  Map::set(kKey, nullptr);
+  Map::set(kThreadPinName, nullptr);
 }
 
-void hold(BlockRef block, std::thread::id asks) {
-  if (block || asks != std::thread::id()) {
-    Objects::set(kKey, std::make_shared<Held>(std::move(block), asks));
-  } else if (held()) {
+void set_thread_pin(BlockRef block, std::thread::id resolver_thread) {
+  if (block || resolver_thread != std::thread::id()) {
+    Objects::set(kThreadPinName, std::make_shared<ThreadPin>(std::move(block), resolver_thread));
+  } else if (get_thread_pin()) {
     erase<Objects>(0);
   }
 }
 
-// This block, or one around it. The work that torch does for another thread keeps a block of that
-// thread: Note [A block travels].
-const BlockRef& that_holds(const BlockRef& block) {
-  const auto* found = &block;
-  while (*found && !(*found)->is_open.load(std::memory_order_relaxed) &&
-         (*found)->is_of_this_thread()) {
-    found = &(*found)->outer;
+// Returns the first block, from this one outwards, that is open or belongs to another thread: work
+// that torch does for that thread keeps its pin after the block was left (Note [A block travels]).
+const BlockRef& find_open_block(const BlockRef& innermost) {
+  const auto* block = &innermost;
+  while (*block && !(*block)->is_open.load(std::memory_order_relaxed) &&
+         (*block)->is_of_this_thread()) {
+    block = &(*block)->outer;
   }
-  return *found;
+  return *block;
 }
 
-// A block may have been closed where the state of its thread was not at hand: in a hook, for which
-// torch puts it away, or in an event loop. Then this thread would hand it on.
-void let_go(const Held& here, const BlockRef& holds) {
-  if (&holds != &here.block) {
-    hold(BlockRef(holds), here.asks);
+// Drops closed blocks from the thread state, which torch would copy to other threads. They are left
+// there if a block was closed in a hook, around which torch swaps the state, or in an event loop.
+void drop_closed_blocks(const ThreadPin& pin, const BlockRef& active) {
+  if (&active != &pin.block) {
+    set_thread_pin(BlockRef(active), pin.resolver_thread);
   }
 }
 
 } // namespace
 
-Block::Block(Pinned pinned, BlockRef outer_, int64_t owner)
-    : pinned(pinned), outer(std::move(outer_)), owner(owner) {
-  blocks.fetch_add(1, std::memory_order_relaxed);
+Block::Block(OptionalConvention convention, BlockRef outer_, int64_t owner)
+    : convention(convention), outer(std::move(outer_)), owner(owner) {
+  block_count.fetch_add(1, std::memory_order_relaxed);
   if (outer && outer->is_of_this_thread()) {
-    outer->outer = BlockRef(that_holds(outer->outer));
+    outer->outer = BlockRef(find_open_block(outer->outer));
   }
 }
 
 Block::~Block() {
-  blocks.fetch_sub(1, std::memory_order_relaxed);
-  // One after the other: a recursion may be too deep for the stack. Another thread may have written
-  // to a block, and then let go of it.
+  block_count.fetch_sub(1, std::memory_order_relaxed);
+  // Destroy the chain in a loop: recursive destructors could overflow the stack. The fence is for a
+  // block that another thread wrote to before it dropped its reference.
   for (auto next = std::move(outer); next && next.use_count() == 1;) {
     std::atomic_thread_fence(std::memory_order_acquire);
     next = BlockRef(std::move(next->outer));
   }
 }
 
-Pinned parse_pinned(const Name& name) {
+OptionalConvention parse_pin(const Name& name) {
   if (!name) {
     return std::nullopt;
   }
@@ -123,67 +124,68 @@ Pinned parse_pinned(const Name& name) {
   return parse_convention(gradient, /*maximize=*/gradient.size() < name->size());
 }
 
-Name name_of(Pinned pinned) {
-  if (!pinned) {
+Name name_of(OptionalConvention convention) {
+  if (!convention) {
     return std::nullopt;
   }
-  return std::string(clampgrad::name_of(pinned->gradient))
-      .append(pinned->maximize ? kMaximize : "");
+  return std::string(clampgrad::name_of(convention->gradient))
+      .append(convention->maximize ? kMaximize : "");
 }
 
-BlockRef innermost() {
-  const auto* here = held();
-  if (!here) {
+BlockRef get_thread_block() {
+  const auto* pin = get_thread_pin();
+  if (!pin) {
     return nullptr;
   }
-  asks_here(*here);
-  const auto& holds = that_holds(here->block);
-  auto block = holds;
-  let_go(*here, holds);
+  uses_resolver(*pin);
+  const auto& active = find_open_block(pin->block);
+  auto block = active;
+  drop_closed_blocks(*pin, active);
   return block;
 }
 
-BlockRef make_innermost(BlockRef block) {
-  const auto* here = held();
-  auto before = here ? here->block : nullptr;
-  hold(std::move(block), here && asks_here(*here) ? here->asks : std::thread::id());
-  return before;
+BlockRef set_thread_block(BlockRef block) {
+  const auto* pin = get_thread_pin();
+  auto previous = pin ? pin->block : nullptr;
+  set_thread_pin(
+      std::move(block), pin && uses_resolver(*pin) ? pin->resolver_thread : std::thread::id());
+  return previous;
 }
 
-void set_process(Pinned pinned) {
-  of_process = pinned ? 2 * static_cast<int>(pinned->gradient) + pinned->maximize : kTorchsOwn;
+void set_process_pin(OptionalConvention pin) {
+  process_pin_code = pin ? 2 * static_cast<int>(pin->gradient) + pin->maximize : kUnpinned;
 }
 
-void ask_with(BlockRef (*function)()) {
-  asked = function;
+void set_block_resolver(BlockRef (*resolver)()) {
+  block_resolver = resolver;
 }
 
-void ask_in_this_thread(bool asks) {
-  const auto* here = held();
-  const auto before = here ? here->asks : std::thread::id();
-  const auto asking = asks ? std::this_thread::get_id() : std::thread::id();
-  const bool of_another = before != std::thread::id() && before != std::this_thread::get_id();
-  if (asking != before && (asks || !of_another)) {
-    hold(here ? here->block : nullptr, asking);
+void set_resolver_enabled(bool enabled) {
+  const auto* pin = get_thread_pin();
+  const auto previous = pin ? pin->resolver_thread : std::thread::id();
+  const auto thread = enabled ? std::this_thread::get_id() : std::thread::id();
+  const bool is_other = previous != std::thread::id() && previous != std::this_thread::get_id();
+  if (thread != previous && (enabled || !is_other)) {
+    set_thread_pin(pin ? pin->block : nullptr, thread);
   }
 }
 
-Pinned current() {
-  if (blocks.load(std::memory_order_relaxed) == 0) {
-    return pinned_of_process();
+OptionalConvention current_pin() {
+  if (block_count.load(std::memory_order_relaxed) == 0) {
+    return get_process_pin();
   }
-  const auto* here = held();
-  if (!here) {
-    return pinned_of_process();
+  const auto* pin = get_thread_pin();
+  if (!pin) {
+    return get_process_pin();
   }
-  if (asks_here(*here)) {
-    const auto answer = asked.load()();
-    return answer ? answer->pinned : pinned_of_process();
+  if (uses_resolver(*pin)) {
+    const auto task_block = block_resolver.load()();
+    return task_block ? task_block->convention : get_process_pin();
   }
-  const auto& block = that_holds(here->block);
-  const auto pinned = block ? block->pinned : pinned_of_process();
-  let_go(*here, block);
-  return pinned;
+  const auto& active = find_open_block(pin->block);
+  const auto convention = active ? active->convention : get_process_pin();
+  drop_closed_blocks(*pin, active);
+  return convention;
 }
 
 } // namespace clampgrad::pin

@@ -41,7 +41,7 @@ struct Arguments {
 
 // A function of clampgrad.h, or the one for out=.
 template <auto function, auto function_out = nullptr>
-Tensor run(Arguments& a) {
+Tensor call_function(Arguments& a) {
   const auto call = [&](const auto&... rest) -> Tensor {
     if constexpr (!std::is_null_pointer_v<decltype(function_out)>) {
       if (a.out.defined()) {
@@ -60,7 +60,7 @@ Tensor run(Arguments& a) {
   }
 }
 
-size_t bounds_of(const Signature& s) {
+size_t bound_count(const Signature& s) {
   return s.parameters[kSecond] ? 2 : 1;
 }
 bool is_clamp(const Signature& s) {
@@ -69,9 +69,9 @@ bool is_clamp(const Signature& s) {
 
 // ---- Their arguments ----------------------------------------------------------------------------
 
-// The name of a convention: a str, or an object of a class derived from it. It is read here,
-// because torch's parser and pybind11 take bytes too. The text is valid as long as the object.
-std::string_view text_of(PyObject* gradient) {
+// Reads the name of a convention: a str, or an object of a class derived from it. torch's parser
+// and pybind11 would accept bytes too. The text is valid as long as the object.
+std::string_view read_name(PyObject* gradient) {
   TORCH_CHECK_TYPE(
       PyUnicode_Check(gradient), "gradient must be a str, not ", Py_TYPE(gradient)->tp_name);
   Py_ssize_t length = 0;
@@ -82,18 +82,19 @@ std::string_view text_of(PyObject* gradient) {
   return "(not UTF-8)";
 }
 
-// Raises with Python's message, which suggests a known name, or while Python ends, with C++'s.
+// Raises an error with Python's message, which suggests a known name, or with C++'s while Python
+// ends.
 void raise_unknown(std::string_view name) {
-  std::string said;
+  std::string text;
   try {
     const auto table = py::reinterpret_steal<py::object>(
         PyImport_GetModule(py::str("clampgrad._contract.table").ptr()));
     if (table && !table.is_none()) {
-      said = py::cast<std::string>(table.attr("unknown")(name));
+      text = py::cast<std::string>(table.attr("unknown_gradient_message")(name));
     }
   } catch (const py::error_already_set&) { // what it needs is gone
   }
-  TORCH_CHECK_VALUE(said.empty(), said);
+  TORCH_CHECK_VALUE(text.empty(), text);
   parse_convention(name, /*maximize=*/false);
 }
 
@@ -103,19 +104,19 @@ size_t parameter_of(const Signature& s, PyObject* keyword) {
       return p;
     }
   }
-  const auto name = text_of(keyword);
+  const auto name = read_name(keyword);
   TORCH_CHECK_TYPE(false, s.name, "() got an unexpected keyword argument '", name, "'");
 }
 
 // The arguments of a call by parameter; null where an argument is absent.
-struct Given {
+struct ParsedCall {
   PyObject* at[kParameters] = {};
   size_t positional;
   Gradient gradient;
 
-  Given(const Signature& s, PyObject* const* args, size_t count, PyObject* keywords)
+  ParsedCall(const Signature& s, PyObject* const* args, size_t count, PyObject* keywords)
       : positional(count) {
-    const size_t most = 1 + bounds_of(s);
+    const size_t most = 1 + bound_count(s);
     TORCH_CHECK_TYPE(count <= most, s.name, "() takes at most ", most, " positional arguments");
     std::copy_n(args, count, at);
     for (Py_ssize_t i = 0; keywords && i < PyTuple_GET_SIZE(keywords); ++i) {
@@ -125,14 +126,14 @@ struct Given {
       at[p] = args[count + i];
     }
     // Report an unknown convention first.
-    const auto name = at[kGradient] ? text_of(at[kGradient]) : name_of(Gradient::min_norm);
+    const auto name = at[kGradient] ? read_name(at[kGradient]) : name_of(Gradient::min_norm);
     const bool maximize = at[kMaximize] == Py_True;
-    const auto known = gradient_named(name);
+    const auto known = find_gradient(name);
     if (!known) {
       raise_unknown(name);
     }
-    gradient = is_clamp(s) ? checked_convention(*known, maximize, name).gradient
-                           : checked_exact(*known, s.name, name);
+    gradient = is_clamp(s) ? check_convention(*known, maximize, name).gradient
+                           : check_exact_gradient(*known, s.name, name);
   }
 
   bool has(Parameter p) const {
@@ -161,21 +162,21 @@ bool read_bound(PyObject* object, Bound& bound) {
   return false;
 }
 
-bool read_plain(const Signature& s, const Given& given, Arguments& arguments) {
-  PyObject* const maximize = given.at[kMaximize];
-  if (!given.at[kInput] || !THPVariable_CheckExact(given.at[kInput]) ||
+bool read_plain(const Signature& s, const ParsedCall& parsed_call, Arguments& arguments) {
+  PyObject* const maximize = parsed_call.at[kMaximize];
+  if (!parsed_call.at[kInput] || !THPVariable_CheckExact(parsed_call.at[kInput]) ||
       at::impl::torch_function_mode_enabled() || (maximize && !PyBool_Check(maximize)) ||
-      given.has(kOut) || (bounds_of(s) == 1 && !given.has(kFirst))) {
+      parsed_call.has(kOut) || (bound_count(s) == 1 && !parsed_call.has(kFirst))) {
     return false;
   }
-  for (size_t i = 0; i < bounds_of(s); ++i) {
-    if (!read_bound(given.at[kFirst + i], arguments.bounds[i])) {
+  for (size_t i = 0; i < bound_count(s); ++i) {
+    if (!read_bound(parsed_call.at[kFirst + i], arguments.bounds[i])) {
       return false;
     }
   }
-  arguments.gradient = given.gradient;
+  arguments.gradient = parsed_call.gradient;
   arguments.maximize = maximize == Py_True;
-  arguments.self = THPVariable_Unpack(given.at[kInput]);
+  arguments.self = THPVariable_Unpack(parsed_call.at[kInput]);
   return is_clamp(s) || arguments.bounds[0].tensor; // an extremum has no numbers
 }
 
@@ -187,31 +188,31 @@ std::vector<std::string> overloads(const Signature& s, bool tensors) {
   return {all + 1, std::find(all + 1, std::end(s.overloads), nullptr)};
 }
 
-using Run = Tensor(Arguments&);
+using FunctionCall = Tensor(Arguments&);
 
-PyObject* finish(Run run, Arguments& arguments) {
+PyObject* call_and_wrap(FunctionCall function, Arguments& arguments) {
   Tensor result;
   {
     pybind11::gil_scoped_release no_gil;
-    result = run(arguments);
+    result = function(arguments);
   }
   return THPVariable_Wrap(std::move(result)); // in place and out=: the object that was given
 }
 
 PyObject* run_parsed(
     const Signature& s,
-    Run run,
-    const Given& given,
+    FunctionCall function,
+    const ParsedCall& parsed_call,
     PyObject* module,
     torch::PythonArgParser& parser) {
-  py::tuple positional(given.positional);
+  py::tuple positional(parsed_call.positional);
   py::dict keywords; // with the gradient, which a graph of torch.fx then names
-  keywords["gradient"] = name_of(given.gradient);
+  keywords["gradient"] = name_of(parsed_call.gradient);
   for (size_t p = 0; p < kParameters; ++p) {
-    if (p < given.positional) {
-      positional[p] = py::handle(given.at[p]);
-    } else if (given.at[p]) {
-      keywords[s.parameters[p]] = py::handle(given.at[p]);
+    if (p < parsed_call.positional) {
+      positional[p] = py::handle(parsed_call.at[p]);
+    } else if (parsed_call.at[p]) {
+      keywords[s.parameters[p]] = py::handle(parsed_call.at[p]);
     }
   }
   torch::ParsedArgs<kParameters> parsed;
@@ -224,33 +225,34 @@ PyObject* run_parsed(
   Arguments arguments;
   int next = 0; // in the order of Parameter
   arguments.self = r.tensor(next++);
-  for (size_t i = 0; i < bounds_of(s); ++i, ++next) {
+  for (size_t i = 0; i < bound_count(s); ++i, ++next) {
     arguments.bounds[i] = r.isNone(next)  ? Bound()
         : THPVariable_Check(r.args[next]) ? Bound(r.tensor(next))
                                           : Bound(r.scalar(next));
   }
-  arguments.gradient = given.gradient;
+  arguments.gradient = parsed_call.gradient;
   ++next; // which is the gradient
   arguments.maximize = is_clamp(s) && r.toBool(next++);
   if (s.parameters[kOut] && !r.isNone(next)) {
     arguments.out = r.tensor(next);
   }
-  return finish(run, arguments);
+  return call_and_wrap(function, arguments);
 }
 
-template <const Signature& s, Run run>
+template <const Signature& s, FunctionCall function>
 PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   HANDLE_TH_ERRORS
-  const Given given(s, args, count, keywords);
-  if (Arguments arguments; read_plain(s, given, arguments)) {
-    return finish(run, arguments);
+  const ParsedCall parsed_call(s, args, count, keywords);
+  if (Arguments arguments; read_plain(s, parsed_call, arguments)) {
+    return call_and_wrap(function, arguments);
   }
   static torch::PythonArgParser numbers(overloads(s, /*tensors=*/false), /*traceable=*/false);
   static torch::PythonArgParser tensors(overloads(s, /*tensors=*/true), /*traceable=*/false);
-  const bool of_tensors = std::any_of(&given.at[kFirst], &given.at[kSecond] + 1, [](PyObject* o) {
-    return o && THPVariable_Check(o);
-  });
-  return run_parsed(s, run, given, module, of_tensors ? tensors : numbers);
+  const bool of_tensors =
+      std::any_of(&parsed_call.at[kFirst], &parsed_call.at[kSecond] + 1, [](PyObject* o) {
+        return o && THPVariable_Check(o);
+      });
+  return run_parsed(s, function, parsed_call, module, of_tensors ? tensors : numbers);
   END_HANDLE_TH_ERRORS
 }
 
@@ -268,7 +270,7 @@ PyObject* clamp_plain(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Arguments arguments = {};
   arguments.self = THPVariable_Unpack(args[0]);
   auto& [min, max] = arguments.bounds;
-  const auto known = gradient_named(text_of(args[4]));
+  const auto known = find_gradient(read_name(args[4]));
   if (!arguments.self.is_floating_point() || !is_plain(arguments.self) ||
       !read_bound(args[1], min) || !read_bound(args[2], max) || !min.number || max.tensor ||
       (max.number && !(min.number->toDouble() <= max.number->toDouble())) || !known ||
@@ -279,9 +281,11 @@ PyObject* clamp_plain(PyObject*, PyObject* const* args, Py_ssize_t count) {
   arguments.maximize = maximize == Py_True;
   const bool in_place = args[3] == Py_True;
   if (max.number) {
-    return finish(in_place ? &run<clamp_> : &run<clamp, clamp_out>, arguments);
+    return call_and_wrap(
+        in_place ? &call_function<clamp_> : &call_function<clamp, clamp_out>, arguments);
   }
-  return finish(in_place ? &run<clamp_min_> : &run<clamp_min, clamp_min_out>, arguments);
+  return call_and_wrap(
+      in_place ? &call_function<clamp_min_> : &call_function<clamp_min, clamp_min_out>, arguments);
   END_HANDLE_TH_ERRORS
 }
 
@@ -291,38 +295,33 @@ PyCFunction as_c_function(Function* function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
-template <const Signature& s, Run run>
+template <const Signature& s, FunctionCall function>
 PyMethodDef method() {
-  return {s.name, as_c_function(&entry<s, run>), METH_FASTCALL | METH_KEYWORDS, nullptr};
+  return {s.name, as_c_function(&entry<s, function>), METH_FASTCALL | METH_KEYWORDS, nullptr};
 }
 
+#define CLAMPGRAD_WITH_OUT(name) method<signatures::name, call_function<name, name##_out>>(),
+#define CLAMPGRAD_IN_PLACE(name) method<signatures::name, call_function<name>>(),
 PyMethodDef methods[] = {
-    method<signatures::clamp, run<clamp, clamp_out>>(),
-    method<signatures::clamp_, run<clamp_>>(),
-    method<signatures::clamp_min, run<clamp_min, clamp_min_out>>(),
-    method<signatures::clamp_min_, run<clamp_min_>>(),
-    method<signatures::clamp_max, run<clamp_max, clamp_max_out>>(),
-    method<signatures::clamp_max_, run<clamp_max_>>(),
-    method<signatures::maximum, run<maximum, maximum_out>>(),
-    method<signatures::minimum, run<minimum, minimum_out>>(),
-    method<signatures::fmax, run<fmax, fmax_out>>(),
-    method<signatures::fmin, run<fmin, fmin_out>>(),
+    CLAMPGRAD_PYTHON_FUNCTIONS(CLAMPGRAD_WITH_OUT, CLAMPGRAD_IN_PLACE) // in python/signatures.h
     {"clamp_plain", as_c_function(&clamp_plain), METH_FASTCALL, nullptr},
     {}};
+#undef CLAMPGRAD_WITH_OUT
+#undef CLAMPGRAD_IN_PLACE
 
-// ---- What python/clampgrad/_pin/state.py calls --------------------------------------------------
+// ---- For python/clampgrad/_pin/state.py ---------------------------------------------------------
 
-// It is never released, because a thread may ask while Python ends.
-PyObject* function_to_ask = nullptr;
+// Never released, because a kernel may call it while Python ends.
+PyObject* block_resolver = nullptr;
 
-pin::BlockRef ask() {
+pin::BlockRef resolve_block() {
   const py::gil_scoped_acquire gil;
-  return py::cast<pin::BlockRef>(py::reinterpret_borrow<py::object>(function_to_ask)());
+  return py::cast<pin::BlockRef>(py::reinterpret_borrow<py::object>(block_resolver)());
 }
 
-void pin_ask(py::object function) {
-  Py_XDECREF(std::exchange(function_to_ask, function.release().ptr()));
-  pin::ask_with(&ask);
+void pin_set_block_resolver(py::object function) {
+  Py_XDECREF(std::exchange(block_resolver, function.release().ptr()));
+  pin::set_block_resolver(&resolve_block);
 }
 
 // ---- What python/clampgrad/_tools/audit/observer.py calls ---------------------------------------
@@ -346,33 +345,33 @@ py::object to_python(const c10::IValue& value) {
   return list;
 }
 
-pin::Then tell_observer(const char* name, const std::vector<c10::IValue>& args) {
+pin::ResultObserver call_observer(const char* name, const std::vector<c10::IValue>& args) {
   const py::gil_scoped_acquire gil;
   if (!observer) {
     return {};
   }
-  py::tuple given(args.size());
+  py::tuple arguments(args.size());
   for (const auto i : c10::irange(args.size())) {
-    given[i] = to_python(args[i]);
+    arguments[i] = to_python(args[i]);
   }
-  auto then = py::handle(observer)(name, given);
-  if (then.is_none()) {
+  auto result_observer = py::handle(observer)(name, arguments);
+  if (result_observer.is_none()) {
     return {};
   }
-  const std::shared_ptr<PyObject> kept(then.release().ptr(), [](PyObject* object) {
+  const std::shared_ptr<PyObject> held(result_observer.release().ptr(), [](PyObject* object) {
     const py::gil_scoped_acquire gil;
     Py_DECREF(object);
   });
-  return [kept](const c10::IValue& result) {
+  return [held](const c10::IValue& result) {
     const py::gil_scoped_acquire gil;
-    py::handle(kept.get())(to_python(result));
+    py::handle(held.get())(to_python(result));
   };
 }
 
 void pin_observe(py::object function) {
   const bool observes = !function.is_none();
   Py_XDECREF(std::exchange(observer, observes ? function.release().ptr() : nullptr));
-  pin::observe_with(observes ? &tell_observer : nullptr);
+  pin::set_observer(observes ? &call_observer : nullptr);
 }
 
 void add_pin(PyObject* module_) {
@@ -380,40 +379,43 @@ void add_pin(PyObject* module_) {
   auto module = py::reinterpret_borrow<py::module>(module_);
   py::class_<Block, pin::BlockRef>(module, "Block")
       .def(py::init([](const pin::Name& name, pin::BlockRef outer, int64_t owner) {
-        return std::make_shared<Block>(pin::parse_pinned(name), std::move(outer), owner);
+        return std::make_shared<Block>(pin::parse_pin(name), std::move(outer), owner);
       }))
-      .def_property_readonly("name", [](const Block& block) { return pin::name_of(block.pinned); })
+      .def_property_readonly(
+          "name", [](const Block& block) { return pin::name_of(block.convention); })
       .def_readonly("outer", &Block::outer)
       .def_readonly("owner", &Block::owner)
       .def_property_readonly("is_of_this_thread", &Block::is_of_this_thread)
-      .def("move_here", [](Block& block) { block.thread = std::this_thread::get_id(); })
+      .def("assign_to_this_thread", [](Block& block) { block.thread = std::this_thread::get_id(); })
       .def_property(
           "is_open",
           [](const Block& block) { return block.is_open.load(); },
           [](Block& block, bool is_open) { block.is_open = is_open; });
-  const auto named = [](const py::object& gradient, bool maximize) {
-    return pin::name_of(parse_convention(text_of(gradient.ptr()), maximize));
+  const auto canonical_name = [](const py::object& gradient, bool maximize) {
+    return pin::name_of(parse_convention(read_name(gradient.ptr()), maximize));
   };
-  const auto current = [] { return pin::name_of(pin::current()); };
-  module.def("pin_named", torch::wrap_pybind_function(named));
-  module.def("pin_innermost", torch::wrap_pybind_function(&pin::innermost));
-  module.def("pin_make_innermost", torch::wrap_pybind_function(&pin::make_innermost));
-  module.def("pin_process", [](const pin::Name& n) { pin::set_process(pin::parse_pinned(n)); });
+  const auto current = [] { return pin::name_of(pin::current_pin()); };
+  module.def("pin_canonical_name", torch::wrap_pybind_function(canonical_name));
+  module.def("pin_thread_block", torch::wrap_pybind_function(&pin::get_thread_block));
+  module.def("pin_set_thread_block", torch::wrap_pybind_function(&pin::set_thread_block));
+  module.def(
+      "pin_set_process", [](const pin::Name& n) { pin::set_process_pin(pin::parse_pin(n)); });
   module.def("pin_current", torch::wrap_pybind_function(current));
-  module.def("pin_ask", torch::wrap_pybind_function(&pin_ask));
-  module.def("pin_ask_in_this_thread", &pin::ask_in_this_thread);
-  module.def("pin_register", torch::wrap_pybind_function(&pin::register_kernels));
-  module.def("pin_reached", torch::wrap_pybind_function(&pin::calls_reached));
+  module.def("pin_set_block_resolver", torch::wrap_pybind_function(&pin_set_block_resolver));
+  module.def("pin_set_resolver_enabled", &pin::set_resolver_enabled);
+  module.def("pin_register_kernels", torch::wrap_pybind_function(&pin::register_kernels));
+  module.def("pin_call_counts", torch::wrap_pybind_function(&pin::call_counts));
   module.def("pin_observe", &pin_observe);
 }
 
-at::Scalar guarded_by_python(const at::Scalar& bound) {
+at::Scalar guard_in_python(const at::Scalar& bound) {
   const py::gil_scoped_acquire gil;
-  const auto guarded = py::module_::import("clampgrad._torch.surroundings").attr("guarded");
+  const auto guard =
+      py::module_::import("clampgrad._torch.surroundings").attr("guard_dynamic_floats");
   if (bound.isFloatingPoint()) {
-    return guarded(bound.toSymFloat()).cast<c10::SymFloat>();
+    return guard(bound.toSymFloat()).cast<c10::SymFloat>();
   }
-  return guarded(bound.toSymInt()).cast<c10::SymInt>();
+  return guard(bound.toSymInt()).cast<c10::SymInt>();
 }
 
 } // namespace
@@ -426,7 +428,7 @@ PyMODINIT_FUNC PyInit__C() {
   if (module) {
     clampgrad::autograd::add_node_types(module);
     clampgrad::add_pin(module);
-    clampgrad::guard_with(&clampgrad::guarded_by_python);
+    clampgrad::set_symbol_guard(&clampgrad::guard_in_python);
     // As csrc/base/stamp.cpp has it: this file can be another build's too.
     PyModule_AddStringConstant(module, "stamp", clampgrad::kStamp);
   }

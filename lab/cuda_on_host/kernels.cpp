@@ -30,10 +30,10 @@ void run(const Tensors& in, const Tensors& out, const Tensor& bits, const Call& 
   const int64_t n = (*some)->numel();
   Buffers<Call> memory = {{}, {}, {}, static_cast<uint64_t*>(bits.data_ptr()), n};
   std::transform(out.begin(), out.end(), memory.out, data);
-  std::array<Strided, Call::kIn> from;
+  std::array<StridedInput, Call::kIn> from;
   cuda::Layouts<Call> layouts;
   for (size_t k = 0; k < in.size(); ++k) {
-    from[k] = strided_in_dim_order(*in[k], dim_order);
+    from[k] = to_strided_input(*in[k], dim_order);
     memory.in[k] = from[k].tensor.data_ptr();
     layouts[k] = from[k].layout;
   }
@@ -42,7 +42,7 @@ void run(const Tensors& in, const Tensors& out, const Tensor& bits, const Call& 
 
 // How many dimensions of an input lead to an element, and with which strides; none if it is copied.
 std::vector<int64_t> layout(const Tensor& in, const Tensor& out) {
-  const auto [tensor, layout] = strided_in_dim_order(in, dim_order_of(out));
+  const auto [tensor, layout] = to_strided_input(in, dim_order_of(out));
   return tensor.is_alias_of(in) ? std::vector<int64_t>(layout.stride, layout.stride + layout.dims)
                                 : std::vector<int64_t>();
 }

@@ -38,9 +38,9 @@ def test_the_shortest_way_with_the_most_stores():
 @pytest.mark.parametrize(
     "kernel, read",
     [
-        ("PairForwardOp_Flat", 0),
-        ("PairForwardOp_Places", 32),
-        ("BackwardOp_Places", 0),
+        ("PairForwardOp_FlatInputs", 0),
+        ("PairForwardOp_StridedInputs", 32),
+        ("BackwardOp_StridedInputs", 0),
     ],
 )
 def test_bytes(kernel, read):

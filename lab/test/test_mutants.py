@@ -14,41 +14,45 @@ import pytest
 
 from common import checked
 from lab import mutants as tool
-from lab.mutants import KERNELS, PIN, TESTS, WAIVED, broken, mutants, mutants_of, sources
+from lab.mutants import KERNELS, PIN, TESTS, WAIVED, instrument, mutants, mutants_of, sources
 
 
 @pytest.mark.parametrize("text, expected", [
     ("return lt(a, f(b));", [("lt(a, f(b))", "le(a, f(b))")]),
-    ("x = select(m, E::halved(g), g);", [
-        ("select(m, E::halved(g), g)", "select(m, g, E::halved(g))"), ("E::halved(g)", "g"),
+    ("x = select(m, E::half_of(g), g);", [
+        ("select(m, E::half_of(g), g)", "select(m, g, E::half_of(g))"), ("E::half_of(g)", "g"),
     ]),
-    ("M open = negate<M>(a) | b;", [("negate<M>(a)", "M(a)")]),
+    ("M open = logical_not<M>(a) | b;", [("logical_not<M>(a)", "M(a)")]),
     ("return a | b & c;", [("b & c", "b | c")]),
     ("if (a.size() > 2) {", [("a.size() > 2", "!(a.size() > 2)")]),
     ("y = has ? a : b;", [("has", "!(has)")]),
-    ("return {kBoth, 0};", [("kBoth", "kSelf")]),
+    ("return {kBothArgs, 0};", [("kBothArgs", "kSelfBit")]),
     ("{\n  check(a, b);\n  x = a;\n}", [("check(a, b);", ";"), ("x = a;", ";")]),
     ("Mask<K> lt(K a, K b) {}\n// lt(a, b)\nstatic_assert(a == b);\nconstexpr bool f(int a) {\n return a && b; }", []),
     ("if constexpr (a && b) { return eq(a, b); }", [("eq(a, b)", "le(a, b)")]),
 ])  # fmt: skip
 def test_rules_for_cpp(text, expected):
-    assert [(m.was, " ".join(m.becomes.split())) for m in mutants_of("a.h", text)] == expected
+    assert [
+        (m.original, " ".join(m.replacement.split())) for m in mutants_of("a.h", text)
+    ] == expected
 
 
-@pytest.mark.parametrize("was, becomes", [
-    ("NumberShares{{a, b}, differentiated}", "NumberShares{{b, a}, differentiated}"),
+@pytest.mark.parametrize("original, replacement", [
+    ("ScalarClampArgs{{a, b}, differentiated}", "ScalarClampArgs{{b, a}, differentiated}"),
     ("std::array{a_t, b_t, c_t}", "std::array{b_t, a_t, c_t}"),
     ("at::where(passes, grad, 0)", "at::where(passes, 0, grad)"),
 ])  # fmt: skip
-def test_rules_for_formulas(was, becomes):
-    text = f"- name: f({was})\n  x: g({was})\n"
-    assert [(m.at, m.was, m.becomes) for m in mutants_of("a.yaml", text)] == [("2:8", was, becomes)]
+def test_rules_for_formulas(original, replacement):
+    text = f"- name: f({original})\n  x: g({original})\n"
+    assert [(m.at, m.original, m.replacement) for m in mutants_of("a.yaml", text)] == [
+        ("2:8", original, replacement)
+    ]
 
 
 def test_a_broken_file_is_itself_unless_a_mutant_runs():
     text = "if (has) { return select(m, eq(a, b), c); }"
     inner = "(::clampgrad_mutant == 3 ? (le(a, b)):(eq(a, b)))"
-    assert broken(text, [*enumerate(mutants_of("a.h", text), 1)]) == (
+    assert instrument(text, [*enumerate(mutants_of("a.h", text), 1)]) == (
         "if (((::clampgrad_mutant == 1) != bool(has)))"
         f" {{ return (::clampgrad_mutant == 2 ? (select(m, c, eq(a, b))):(select(m, {inner}, c))); }}"
     )
@@ -66,7 +70,7 @@ def test_every_file_with_a_rule_has_mutants():
 
 
 def test_what_is_waived_is_made():
-    made = [(m.file, " ".join(m.was.split())) for m in mutants()]
+    made = [(m.file, " ".join(m.original.split())) for m in mutants()]
     for file, expressions in WAIVED.items():
         for expression, reason in expressions.items():
             assert reason and (file, expression) in made
@@ -91,7 +95,7 @@ def folder(tmp_path, monkeypatch):
 
 def rows(*found):
     """Those of the mutants, as a run writes them."""
-    of = ((str(m), by, tool.stamp(tool.decisive(m, by))) for m, by in found)
+    of = ((str(m), by, tool.stamp(tool.deciding_test_files(m, by))) for m, by in found)
     return "".join(f"\n{json.dumps(row)}\n" for row in of)
 
 
@@ -105,29 +109,29 @@ def test_an_interrupted_run_goes_on_until_a_file_changes(tmp_path, monkeypatch):
     mutant = tool.Mutant("csrc/base/bounds.cpp", "1:1", 0, 1, "a", "b")
     tool.RAN.write_text(rows((mutant, "a cell")))
     tool.build()
-    assert len(built) == len(tool.ran([mutant])) == 1
+    assert len(built) == len(tool.load_outcomes([mutant])) == 1
 
     monkeypatch.setattr(tool, "PACKAGE", ("csrc",))  # as if the other files had gone
     assert not tool.is_built()
     tool.build()
-    assert len(built) == 2 and not tool.ran([mutant])
+    assert len(built) == 2 and not tool.load_outcomes([mutant])
 
 
 def test_what_is_new_and_in_no_commit_is_built(tmp_path, monkeypatch):
     """It has mutants."""
     monkeypatch.setattr(tool, "ROOT", tmp_path)
     checked("git", "-C", tmp_path, "init", "-q")
-    before = tool.state_of_build()
+    before = tool.hash_build()
     (tmp_path / "csrc").mkdir()
     (tmp_path / "csrc/new.cpp").write_text("return a && b;")
-    assert tool.state_of_build() != before
+    assert tool.hash_build() != before
 
 
 def test_what_was_cut_off_has_not_run(folder):
     mutants = [tool.Mutant("csrc/pin/pin.cpp", f"{n}:1", 0, 1, "a", "b") for n in range(3)]
     first, second, third = (rows((m, None)) for m in mutants)
     tool.RAN.write_text(first + second[:-9] + third + "\0\0\n[1]\n7")
-    assert [*tool.ran(mutants)] == [str(mutants[0]), str(mutants[2])]
+    assert [*tool.load_outcomes(mutants)] == [str(mutants[0]), str(mutants[2])]
 
 
 def test_a_record_is_of_all(folder, monkeypatch):
@@ -155,7 +159,7 @@ def test_a_test_that_changes_while_it_runs_has_decided_nothing(folder, monkeypat
     monkeypatch.setattr(tool, "outcome", lambda k, *given: k and "test_one.py")
     with warnings.catch_warnings():  # which a run ignores from then on
         tool.run([(1, mutant)])
-    assert tool.ran([mutant]) == {str(mutant): "test_one.py"}
+    assert tool.load_outcomes([mutant]) == {str(mutant): "test_one.py"}
     tool.RAN.unlink()
 
     def outcome(k, *given):
@@ -165,23 +169,23 @@ def test_a_test_that_changes_while_it_runs_has_decided_nothing(folder, monkeypat
     monkeypatch.setattr(tool, "outcome", outcome)
     with warnings.catch_warnings():
         tool.run([(1, mutant)])
-    assert tool.RAN.exists() and not tool.ran([mutant])
+    assert tool.RAN.exists() and not tool.load_outcomes([mutant])
 
 
 def test_a_worker_that_somebody_ends_says_nothing(tmp_path, monkeypatch):
     """Nor does an error of its own, as where no space is left. Such a mutant runs again later,
     and one that crashes is noticed."""
 
-    def first_failure(signalled, compiled, said):
+    def report_first_failure(signalled, compiled, send_end):
         faulthandler.disable()  # it would show where
         if signalled not in (0, signal.SIGKILL):
             signal.signal(signalled, signal.SIG_DFL)  # nohup ignores one of them
         os.kill(os.getpid(), signalled) if signalled else os._exit(1)
 
     monkeypatch.setattr(tool, "COMPILED", tmp_path)
-    monkeypatch.setattr(tool, "first_failure", first_failure)
+    monkeypatch.setattr(tool, "report_first_failure", report_first_failure)
     for signalled in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, 0):
-        with pytest.raises(tool.Ended):
+        with pytest.raises(tool.WorkerKilled):
             tool.outcome(signalled)
     for signalled in (signal.SIGSEGV, signal.SIGABRT):
         assert tool.outcome(signalled) == "a crash"
@@ -192,7 +196,7 @@ def test_a_worker_that_somebody_ends_says_nothing(tmp_path, monkeypatch):
 def test_the_end_of_a_worker_is_noticed_beside_others(tmp_path, monkeypatch):
     """They may be started at the same time."""
 
-    def first_failure(seconds, compiled, said):
+    def report_first_failure(seconds, compiled, send_end):
         time.sleep(seconds)
         os._exit(1)
 
@@ -202,12 +206,12 @@ def test_the_end_of_a_worker_is_noticed_beside_others(tmp_path, monkeypatch):
             super().start()
 
     monkeypatch.setattr(tool, "COMPILED", tmp_path)
-    monkeypatch.setattr(tool, "first_failure", first_failure)
+    monkeypatch.setattr(tool, "report_first_failure", report_first_failure)
     monkeypatch.setattr(multiprocessing.context.ForkContext, "Process", Slow)
     ended, began = {}, time.monotonic()
 
     def one(seconds):
-        with pytest.raises(tool.Ended):
+        with pytest.raises(tool.WorkerKilled):
             tool.outcome(seconds)
         ended[seconds] = time.monotonic() - began
 
@@ -224,8 +228,8 @@ def test_an_outcome_rests_on_the_tests_that_decide_it(folder, monkeypatch):
     monkeypatch.setattr(tool, "ROOT", folder)
     monkeypatch.setitem(TESTS, "csrc/pin", ["test_kernels.py::test_one", "test_others.py"])
     tool.RAN.write_text(rows(*zip(mutants, killed, strict=True)))
-    assert [*tool.ran(mutants).values()] == killed
+    assert [*tool.load_outcomes(mutants).values()] == killed
     file.write_text("with another test\n")
-    assert [*tool.ran(mutants).values()] == killed[:2]
+    assert [*tool.load_outcomes(mutants).values()] == killed[:2]
     tool.BUILT_FROM.write_text("other files")
-    assert not tool.ran(mutants)
+    assert not tool.load_outcomes(mutants)

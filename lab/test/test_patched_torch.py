@@ -9,14 +9,14 @@ import torch
 
 import clampgrad
 from clampgrad._pin import installed as _installed
-from clampgrad._pin.installed import NoConvention, of_the_release, patched
+from clampgrad._pin.installed import NoConvention, convention_of_release, describe_patch
 
 
 def test_a_stock_torch_is_not_patched():
-    assert patched() is None
+    assert describe_patch() is None
     for name in clampgrad.EXACT:
         with clampgrad.pin(name):
-            assert patched() is None
+            assert describe_patch() is None
 
 
 @pytest.mark.parametrize("release, convention", [
@@ -28,14 +28,14 @@ def test_a_stock_torch_is_not_patched():
 ])  # fmt: skip
 def test_what_a_release_has(monkeypatch, release, convention):
     monkeypatch.setattr(torch, "__version__", release)
-    assert of_the_release() == convention
+    assert convention_of_release() == convention
 
 
 def test_a_patched_torch_is_named(monkeypatch, command):
     """One with the convention that this release does not have."""
-    other = {"inclusive": "joint", "joint": "inclusive"}[of_the_release()]
-    monkeypatch.setattr(_installed, "installed", lambda: other)
-    sentence = patched()
+    other = {"inclusive": "joint", "joint": "inclusive"}[convention_of_release()]
+    monkeypatch.setattr(_installed, "detect_installed_convention", lambda: other)
+    sentence = describe_patch()
     assert "is patched" in sentence and f"its gradients are those of {other}" in sentence
     assert sentence in command("info")[1]
     assert json.loads(command("info", "--json")[1])["patched"] == sentence
@@ -47,13 +47,17 @@ def test_a_patched_torch_is_named(monkeypatch, command):
 
 def test_a_release_that_is_not_known_may_be_patched_or_not(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.99.0")
-    monkeypatch.setattr(_installed, "installed", lambda: "half")
-    assert "is patched, or newer than this clampgrad" in patched()
+    monkeypatch.setattr(_installed, "detect_installed_convention", lambda: "half")
+    assert "is patched, or newer than this clampgrad" in describe_patch()
 
 
 def test_gradients_of_no_convention(monkeypatch):
-    monkeypatch.setattr(_installed, "installed", mock.Mock(side_effect=NoConvention))
-    assert "those of no convention" in patched()
-    monkeypatch.setattr(_installed, "installed", mock.Mock(side_effect=RuntimeError("no memory")))
+    monkeypatch.setattr(
+        _installed, "detect_installed_convention", mock.Mock(side_effect=NoConvention)
+    )
+    assert "those of no convention" in describe_patch()
+    monkeypatch.setattr(
+        _installed, "detect_installed_convention", mock.Mock(side_effect=RuntimeError("no memory"))
+    )
     with pytest.raises(RuntimeError, match="no memory"):
-        patched()
+        describe_patch()

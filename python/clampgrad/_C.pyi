@@ -24,8 +24,7 @@ def clamp_plain(
 
 stamp: str  # buildtools/stamp.py
 
-# Pins (csrc/pin/pin.h). What is pinned is a name, as "with_grad, maximize",
-# or None: torch's own gradient.
+# Pins (csrc/pin/pin.h). A pin is a name, as "with_grad, maximize", or None: torch's own gradient.
 class Block:
     def __init__(self, name: str | None, outer: Block | None, owner: int, /) -> None: ...
     @property
@@ -37,17 +36,17 @@ class Block:
     @property
     def is_of_this_thread(self) -> bool: ...
     is_open: bool
-    def move_here(self) -> None: ...  # into this thread
+    def assign_to_this_thread(self) -> None: ...
 
-def pin_named(gradient: str, maximize: bool, /) -> str: ...  # the name, or the error
-def pin_innermost() -> Block | None: ...  # that holds in this thread, but for its tasks
-def pin_make_innermost(block: Block | None, /) -> Block | None: ...  # returns what was it before
-def pin_process(name: str | None, /) -> None: ...
+def pin_canonical_name(gradient: str, maximize: bool, /) -> str: ...  # the name, or the error
+def pin_thread_block() -> Block | None: ...  # the active one of the thread, not of its tasks
+def pin_set_thread_block(block: Block | None, /) -> Block | None: ...  # returns the previous one
+def pin_set_process(name: str | None, /) -> None: ...
 def pin_current() -> str | None: ...
-def pin_ask(function: Callable[[], Block | None], /) -> None: ...
-def pin_ask_in_this_thread(asks: bool, /) -> None: ...
-def pin_register() -> list[str]: ...  # once; the operators' names, "aten::clamp.Tensor"
-def pin_reached() -> dict[str, int]: ...  # how many calls of those operators a pin reached
+def pin_set_block_resolver(resolver: Callable[[], Block | None], /) -> None: ...
+def pin_set_resolver_enabled(enabled: bool, /) -> None: ...
+def pin_register_kernels() -> list[str]: ...  # once; the operators' names, "aten::clamp.Tensor"
+def pin_call_counts() -> dict[str, int]: ...  # how many calls of each got the gradient of a pin
 
 # An audit: told of each call of those operators ("aten::clamp", its arguments) before it runs, in
 # whatever thread. What it returns is told the result; if that is None, it is told of what the call

@@ -17,7 +17,7 @@ from clampgrad import _implementation
 from clampgrad._contract.docstrings import filled
 from clampgrad._contract.gradients import ExactGradient, Gradient
 from clampgrad._contract.table import TABLE
-from clampgrad._implementation.traced import traced
+from clampgrad._implementation.traced import call_operator
 from clampgrad._torch.our_functions import bare_signature, document, introduce_functions
 
 if TYPE_CHECKING:
@@ -27,27 +27,27 @@ Bound: TypeAlias = int | float | Tensor
 
 
 def _documentation(function: Callable[..., Any]) -> str:
-    """Its docstring, with what the contract says; python -OO leaves docstrings out."""
+    """Returns its docstring, filled in from the contract. python -OO leaves docstrings out."""
     return filled(cleandoc(function.__doc__ or ""), function.__name__, TABLE)
 
 
 def _call(name: str, *args: Any, **keywords: Any) -> Tensor:
-    """The call that torch.compile traces, and that runs where there is no compiled function."""
+    """Calls the operator where torch.compile traces, and else the portable function."""
     if is_dynamo_compiling():
         if "out" in keywords and keywords["out"] is None:
             del keywords["out"]
-        return traced(name, *args, **keywords)
+        return call_operator(name, *args, **keywords)
     return getattr(_implementation, name)(*args, **keywords)
 
 
-# Compiled functions, and those that torch.compile traces in place of them.
-_TRACED: dict[Callable[..., Any], Callable[..., Any]] = {}
+# Compiled functions, and the functions in Python that torch.compile traces in place of them.
+_PYTHON_TWINS: dict[Callable[..., Any], Callable[..., Any]] = {}
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _implemented(function: _F) -> _F:
-    """The compiled function of that name, with this documentation, or
-    `function` if there is none."""
+def _replaced_by_compiled(function: _F) -> _F:
+    """Decorates a function, whose body only runs in the portable implementation: returns the
+    compiled function of that name, if there is one, with this documentation."""
     name = function.__name__
     if _implementation.name != "compiled":
         function.__doc__ = _documentation(function)
@@ -59,11 +59,11 @@ def _implemented(function: _F) -> _F:
         first = f"{name}{bare_signature(function)}\n--\n\n"
         document(compiled, first + _documentation(function))
     compiled.__module__ = __name__
-    _TRACED[compiled] = function
+    _PYTHON_TWINS[compiled] = function
     return compiled
 
 
-@_implemented
+@_replaced_by_compiled
 def clamp(
     input: Tensor,
     min: Bound | None = None,
@@ -116,7 +116,7 @@ def clamp(
     return _call("clamp", input, min, max, gradient=gradient, maximize=maximize, out=out)
 
 
-@_implemented
+@_replaced_by_compiled
 def clamp_(
     input: Tensor,
     min: Bound | None = None,
@@ -137,7 +137,7 @@ def clamp_(
     return _call("clamp_", input, min, max, gradient=gradient, maximize=maximize)
 
 
-@_implemented
+@_replaced_by_compiled
 def clamp_min(
     input: Tensor,
     min: Bound,
@@ -153,7 +153,7 @@ def clamp_min(
     return _call("clamp_min", input, min, gradient=gradient, maximize=maximize, out=out)
 
 
-@_implemented
+@_replaced_by_compiled
 def clamp_min_(
     input: Tensor, min: Bound, *, gradient: Gradient = "min_norm", maximize: bool = False
 ) -> Tensor:
@@ -161,7 +161,7 @@ def clamp_min_(
     return _call("clamp_min_", input, min, gradient=gradient, maximize=maximize)
 
 
-@_implemented
+@_replaced_by_compiled
 def clamp_max(
     input: Tensor,
     max: Bound,
@@ -177,7 +177,7 @@ def clamp_max(
     return _call("clamp_max", input, max, gradient=gradient, maximize=maximize, out=out)
 
 
-@_implemented
+@_replaced_by_compiled
 def clamp_max_(
     input: Tensor, max: Bound, *, gradient: Gradient = "min_norm", maximize: bool = False
 ) -> Tensor:
@@ -205,7 +205,7 @@ clip = clamp
 clip_ = clamp_
 
 
-@_implemented
+@_replaced_by_compiled
 def maximum(
     input: Tensor,
     other: Tensor,
@@ -247,7 +247,7 @@ def maximum(
     return _call("maximum", input, other, gradient=gradient, out=out)
 
 
-@_implemented
+@_replaced_by_compiled
 def minimum(
     input: Tensor,
     other: Tensor,
@@ -262,7 +262,7 @@ def minimum(
     return _call("minimum", input, other, gradient=gradient, out=out)
 
 
-@_implemented
+@_replaced_by_compiled
 def fmax(
     input: Tensor,
     other: Tensor,
@@ -282,7 +282,7 @@ def fmax(
     return _call("fmax", input, other, gradient=gradient, out=out)
 
 
-@_implemented
+@_replaced_by_compiled
 def fmin(
     input: Tensor,
     other: Tensor,
@@ -302,4 +302,4 @@ _SCRIPTED: list[Callable[..., Any]]
 _SCRIPTED = [clamp, clamp_, clamp_min, clamp_min_, clamp_max, clamp_max_, clamp_with_grad]
 _SCRIPTED += [maximum, minimum, fmax, fmin]
 
-introduce_functions(_TRACED, _SCRIPTED)
+introduce_functions(_PYTHON_TWINS, _SCRIPTED)

@@ -105,7 +105,7 @@ def test_no_graph_has_an_operator_for_what_is_only_compared(convention, form):
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-def test_a_pin(convention):
+def test_pinned_clamp_keeps_result_and_at_most_a_mask(convention):
     for form in (lambda x: torch.clamp(x, 0, 1), lambda x: x.clamp_min(0)):
         assert kept(form, pin=convention) == 4 + (convention not in SAID_BY_RESULT)
 

@@ -18,57 +18,56 @@ void expect(bool held) {
   wrong += !held;
 }
 
-BlockRef block(const Pinned& pinned) {
-  return std::make_shared<Block>(pinned, innermost(), 0);
+BlockRef make_block(const OptionalConvention& convention) {
+  return std::make_shared<Block>(convention, get_thread_block(), 0);
 }
 
-const BlockRef of_a_task = block(parse_pinned("with_grad, maximize"));
+const BlockRef task_block = make_block(parse_pin("with_grad, maximize"));
 
-BlockRef answer() {
-  return of_a_task;
+BlockRef resolve_block() {
+  return task_block;
 }
 
-// Any of these names; "" is none.
+// Whether the pin has one of these names; "" is none.
 template <typename... Names>
-bool holds(const Names*... names) {
-  const auto found = current();
-  const auto name = found ? name_of(*found) : "";
+bool is_pinned_to(const Names*... names) {
+  const auto name = name_of(current_pin()).value_or("");
   return ((name == names) || ...);
 }
 
-// A block of a thread holds there, whatever the others and the process do.
-void pin_and_ask() {
+// The block of a thread decides its pin, whatever other threads and the process do.
+void pin_this_thread() {
   for (int n = 0; n < 10000; ++n) {
-    const auto mine = block(parse_pinned("half"));
-    make_innermost(mine);
-    expect(holds("half"));
-    const auto inside = block(std::nullopt);
-    make_innermost(inside);
-    expect(holds(""));
-    inside->is_open = false;
-    expect(holds("half"));
-    mine->is_open = false;
-    expect(holds("", "inclusive", "joint")); // the process's, which changes
+    const auto outer = make_block(parse_pin("half"));
+    set_thread_block(outer);
+    expect(is_pinned_to("half"));
+    const auto inner = make_block(std::nullopt);
+    set_thread_block(inner);
+    expect(is_pinned_to(""));
+    inner->is_open = false;
+    expect(is_pinned_to("half"));
+    outer->is_open = false;
+    expect(is_pinned_to("", "inclusive", "joint")); // the process's, which changes
   }
-  ask_in_this_thread(true);
-  expect(holds("with_grad, maximize"));
+  set_resolver_enabled(true);
+  expect(is_pinned_to("with_grad, maximize"));
 }
 
 void pin_the_process() {
   for (int n = 0; n < 10000; ++n) {
-    set_process(parse_pinned(n % 2 ? "inclusive" : "joint"));
-    ask_with(&answer);
+    set_process_pin(parse_pin(n % 2 ? "inclusive" : "joint"));
+    set_block_resolver(&resolve_block);
   }
-  set_process(std::nullopt);
+  set_process_pin(std::nullopt);
 }
 
 } // namespace
 
 int main() {
-  ask_with(&answer);
+  set_block_resolver(&resolve_block);
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
-    threads.emplace_back(pin_and_ask);
+    threads.emplace_back(pin_this_thread);
   }
   threads.emplace_back(pin_the_process);
   for (auto& thread : threads) {

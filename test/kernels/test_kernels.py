@@ -59,7 +59,7 @@ def agree(f, args, g):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name, count, convention", CALLS)
-def test_tensors(name, count, convention, dtype):
+def test_tensor_kernels_match_composed_path(name, count, convention, dtype):
     generator = torch.Generator().manual_seed(0)
 
     f = partial(getattr(clampgrad, name), gradient=convention)
@@ -71,7 +71,7 @@ def test_tensors(name, count, convention, dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("convention", EXACT + PSEUDO)
 @pytest.mark.parametrize("bounds", [(0, 6), (0.1, None), (None, 1), (1, 1), (6, 0)], ids=str)
-def test_numbers(bounds, convention, dtype):
+def test_number_kernels_match_composed_path(bounds, convention, dtype):
     generator = torch.Generator().manual_seed(0)
 
     def f(x):
@@ -177,11 +177,13 @@ def test_instructions_that_are_not_there(instructions, what):
 def test_only_loops_for_one_maker_take_a_maximum_of_floats(instructions):
     """Covers every clamp between numbers: Note [vmaxps]."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
-    at_once = ["7WithMax" in f.partition("\n")[0] for f in functions]
+    by_instruction = ["21MaxInstructionElement" in f.partition("\n")[0] for f in functions]
     takes = [bool(A_MAXIMUM_OF_FLOATS.search(f)) for f in functions]
     whole = ["foreach_whole_word" in f.partition("\n")[0] for f in functions]
-    assert any(takes) and not [f for f, a, t in zip(functions, at_once, takes) if t and not a]
-    assert all(t for a, t, w in zip(at_once, takes, whole) if a and w)
+    assert any(takes) and not [
+        f for f, a, t in zip(functions, by_instruction, takes) if t and not a
+    ]
+    assert all(t for a, t, w in zip(by_instruction, takes, whole) if a and w)
 
 
 def test_no_loop_takes_a_vector_apart(instructions):
@@ -198,7 +200,7 @@ def test_loops_leave_no_upper_halves(instructions):
     not wait for our registers."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
     loops = [
-        f for f in functions if re.match(r"[0-9a-f]+ <_ZZN9clampgrad(4avx2|6avx512)7loop_ofI", f)
+        f for f in functions if re.match(r"[0-9a-f]+ <_ZZN9clampgrad(4avx2|6avx512)9make_loopI", f)
     ]
     wrote = [f for f in loops if "\tret" in f and re.search(r"%[yz]mm", f)]
     assert wrote

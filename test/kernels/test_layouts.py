@@ -93,7 +93,7 @@ def shown(found):
 @pytest.mark.parametrize("recorded", [False, True], ids=["constant", "recorded"])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("layout", [pytest.param(n, marks=ON.get(n, ())) for n in LAYOUTS])
-def test_as_torch_does(layout, call, recorded):
+def test_other_layouts_match_torch(layout, call, recorded):
     if recorded and layout == "quantised":
         pytest.skip("torch lets no quantised tensor require a gradient")
 

@@ -463,7 +463,7 @@ def passes(cell, x, y, g):
     """Where the table gives g itself as the pseudo-gradient of x."""
     if cell.gradient == "straight_through":
         return torch.ones_like(x, dtype=torch.bool)
-    return reference.let_through(cell.gradient, cell.maximize, x, y, g)
+    return reference.pseudo_share(cell.gradient, cell.maximize, x, y, g)
 
 
 # ---- Forward mode --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ This uses nothing of the package. A factor of 0 blocks whatever the incoming gra
 
 import torch
 
-from oracle import CLAMPS_TWICE, CONVENTIONS, PSEUDO, TABLE, factors, pseudo_gradient, selection
+from oracle import CONVENTIONS, PSEUDO, TABLE, TWO_STEP, factors, pseudo_gradient, selection
 
 ARGUMENTS = {name: tuple(o["arguments"]) for name, o in TABLE["operators"].items()}
 CLAMPS = tuple(TABLE["pseudo_gradients"]["operators"])
@@ -35,7 +35,7 @@ def shares(operator, convention, args, differentiated, g):
     return [divided(g, factor) for factor in found]
 
 
-def let_through(convention, maximize, x, y, g):
+def pseudo_share(convention, maximize, x, y, g):
     """Where a pseudo-gradient passes the incoming gradient to x, whatever that is."""
     chosen = selection(convention, maximize, x.expand_as(y), y, g)
     return torch.tensor([c == "g" for c in chosen], dtype=torch.bool).view_as(y)
@@ -52,7 +52,7 @@ def pseudo_shares(operator, convention, maximize, args, differentiated, g, y):
     return gradients
 
 
-def at_once(operator, convention, maximize, args, differentiated, g, y):
+def shares_in_one_step(operator, convention, maximize, args, differentiated, g, y):
     if convention in PSEUDO:
         return pseudo_shares(operator, convention, maximize, args, differentiated, g, y)
     return shares(operator, convention, args, differentiated, g)
@@ -104,7 +104,7 @@ def gradients(operator, convention, maximize, args, differentiated, g, y):
     None for numbers. `differentiated` has one entry per argument, False for numbers.
     """
     # Under half in steps too, though both implementations take the rule of three: it is the same.
-    if is_mixed(args) and convention in (*CLAMPS_TWICE, "half"):
+    if is_mixed(args) and convention in (*TWO_STEP, "half"):
         _, found = in_steps(convention, args, differentiated, g)
     else:
         # Each step converts its own number.
@@ -116,7 +116,7 @@ def gradients(operator, convention, maximize, args, differentiated, g, y):
         ]
         numbers = not any(isinstance(a, torch.Tensor) for a in args[1:])
         who = None if numbers else differentiated
-        found = at_once(operator, convention, maximize, compared, who, g, y)
+        found = shares_in_one_step(operator, convention, maximize, compared, who, g, y)
     found += [None] * (len(args) - len(found))
     return [
         share.expand(y.shape) if isinstance(a, torch.Tensor) else None

@@ -51,14 +51,14 @@ def test_what_is_expected_depends_on_the_kind_of_a_number():
 
 
 @pytest.mark.parametrize("context", dict(PAIRS))
-def test_few(context):
+def test_one_cell_of_each_form_and_context(context):
     check_all(cell for c, form in PAIRS if c == context for cell in some(context, form, 1))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("count", slow_after(1, [6, 20]))
 @pytest.mark.parametrize("context, form", PAIRS)
-def test_many(context, form, count):
+def test_many_cells_of_each_form_and_context(context, form, count):
     check_all(some(context, form, count))
 
 

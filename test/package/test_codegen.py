@@ -30,7 +30,9 @@ def test_every_schema_is_registered_as_it_is_written(files):
 def test_nodes_are_numbered_as_kernels_name_them(files):
     """csrc/ops/numbers.cpp makes the first, and tensors.cpp the second."""
     for node, saved in {"ClampRecordedBackward0": "1", "ClampRecordedBackward1": "3"}.items():
-        assert re.search(rf"{node}.*?Saved<(\d)>", files["Functions.cpp"], re.S)[1] == saved
+        assert (
+            re.search(rf"{node}.*?SavedForBackward<(\d)>", files["Functions.cpp"], re.S)[1] == saved
+        )
 
 
 def test_generating_twice_touches_nothing(tmp_path):

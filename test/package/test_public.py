@@ -136,7 +136,7 @@ def gradients(table):
     for row in table["pseudo_gradients"]["rows"]:
         of = {name: dict(zip(columns, row[name])) for name in row if name != "position"}
         yield row["position"], of
-    for key in ("asks", "at_once"):
+    for key in ("depends_on_differentiated", "one_step"):
         yield key, {name: name in table[key] for name in oracle.EXACT}
     yield "aliases", table["aliases"]
 
@@ -325,7 +325,7 @@ def test_a_released_convention_never_changes():
     (lambda table: table["operators"]["clamp"]["rows"][1]["numbers"].update(new="1/5"), []),
     (lambda table: table["operators"]["clamp"]["rows"].reverse(), []),
     (lambda table: table["aliases"].update(jax="joint"), ["aliases"]),
-    (lambda table: table["at_once"].remove("half"), ["at_once"]),
+    (lambda table: table["one_step"].remove("half"), ["one_step"]),
     (lambda table: table["operators"]["clamp"]["rows"][2]["numbers"].update(half=0),
      ["clamp(3, 0, 6)", "clamp(3, -inf, inf)"]),
     (lambda table: table["operators"]["fmin"]["rows"][3].update(active=["x"]), ["fmin(nan, nan)"]),

@@ -18,16 +18,21 @@ NUMBERS, PAIRS, TRIPLES = (f"csrc/kernels/rules/{n}.h" for n in ("numbers", "pai
 # how many arguments the compiler says so.
 BROKEN = {
     "masks of numbers": (NUMBERS, "at_lo = eq(x, b.lo);", "", "half, 1"),
-    "bits of numbers": (NUMBERS, "(at.open ^ shared) | at.quarter", "at.open ^ shared", "half, 1"),
+    "bits of numbers": (NUMBERS, "(at.pass ^ shared) | at.quarter", "at.pass ^ shared", "half, 1"),
     "masks in the bits of numbers": (NUMBERS, "bits[1], bits[0]}", "bits[1], M()}", "half, 1"),
-    "shares of numbers": (NUMBERS, "E::quartered(g), E::halved(g)", "g, E::halved(g)", "half, 1"),
+    "shares of numbers": (
+        NUMBERS,
+        "E::quarter_of(g), E::half_of(g)",
+        "g, E::half_of(g)",
+        "half, 1",
+    ),
     "where x lies": (NUMBERS, "M(bits[0] ^ above)", "bits[0]", "with_grad, 1"),
-    "descent": (NUMBERS, "(above & falls)", "(above & rises)", "with_grad, 1"),
-    "masks of a pair": (PAIRS, "rule.tie & kOther", "rule.tie != 0", "inclusive, 2"),
+    "descent": (NUMBERS, "(above & lowers_x)", "(above & raises_x)", "with_grad, 1"),
+    "masks of a pair": (PAIRS, "rule.tie_mask & kOtherBit", "rule.tie_mask != 0", "inclusive, 2"),
     "masks in the bits of a pair": (
         PAIRS,
-        "negate<M>(self | other) & broadcast",
-        "broadcast",
+        "logical_not<M>(self | other) & mask_from_bool",
+        "mask_from_bool",
         "joint, 2",
     ),
     "results": (
@@ -44,8 +49,8 @@ BROKEN = {
         "joint, 3",
     ),
     "masks in the bits of a triple": (TRIPLES, "M(lo ^ all), hi", "lo, hi", "joint, 3"),
-    "shares of a triple": (TRIPLES, "E::third(g)", "half", "min_norm, 3"),
-    "what is differentiated": (TRIPLES, "differentiated & kLo,", "true,", "min_norm, 3"),
+    "shares of a triple": (TRIPLES, "E::third_of(g)", "half", "min_norm, 3"),
+    "what is differentiated": (TRIPLES, "differentiated_mask & kLoBit,", "true,", "min_norm, 3"),
     "the table": (TABLE, "inclusive: [0, 1, 0]", "inclusive: [0, 0, 1]", "inclusive, 3"),
     "a tie that no pair has": (TABLE, "joint: [1/2, 1/2],", "joint: [1, 1],", "joint, 2"),
 }
@@ -94,7 +99,7 @@ def test_a_wrong_pair_does_not_compile(what, tree):
     finally:
         (tree / file).write_text(text)
     assert found.returncode
-    lines = re.findall(rf"Agrees<clampgrad::Gradient::{named}, (\d+)>", found.stderr)
+    lines = re.findall(rf"AssertAgrees<clampgrad::Gradient::{named}, (\d+)>", found.stderr)
     assert "contradicts conventions.yaml" in found.stderr and lines
     rows = (ROOT / TABLE).read_text().splitlines()
     assert all("- position:" in rows[int(line) - 1] for line in lines)

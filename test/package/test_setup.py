@@ -94,7 +94,7 @@ def test_cmake_gets_the_same(monkeypatch, tmp_path):
         'set(toolkit "/a toolkit")',
         '-mavx2"',
         'set(architectures "8.0" "9.0+PTX")',
-        *(f'"{flag}"' for flag in (*cmake.setup.FLAGS, *cmake.setup.OF_LIBRARY)),
+        *(f'"{flag}"' for flag in (*cmake.setup.FLAGS, *cmake.setup.LIBRARY_LINK_FLAGS)),
     ):
         assert line in text
     monkeypatch.setattr(cmake, "cuda_build", lambda pip: (False, "it is pretended"))
@@ -185,7 +185,9 @@ def test_an_old_setuptools_is_one_sentence(tmp_path):
 
 STALE = ("_lib/torch_2_13/_C.so", "gone.py")
 # Into the package, by the build.
-WRITTEN = [f"_contract/{name}" for name in ("gradients.py", "schemas.json", "table.json")]
+WRITTEN = [
+    f"_contract/{name}" for name in ("gradients.py", "messages.json", "schemas.json", "table.json")
+]
 WRITTEN += ["_implementation/build.py"]
 
 
@@ -260,11 +262,11 @@ def test_options_of_the_compiler_are_no_compilers(monkeypatch, options):
     monkeypatch.setattr(torch_here, "version", lambda name: RELEASES[0])
     monkeypatch.setattr(torch_here.shutil, "which", {"ccache": "/ccache", "g++": "/g++"}.get)
     monkeypatch.setenv("CXX", f"ccache g++ {options}")
-    assert "compiler" not in (torch_here.cannot_build() or "")
+    assert "compiler" not in (torch_here.find_missing_requirement() or "")
     monkeypatch.setenv("CXX", f"ccache clang++ {options}")
-    assert "no clang++ on PATH" in torch_here.cannot_build()
+    assert "no clang++ on PATH" in torch_here.find_missing_requirement()
     monkeypatch.setattr(sys, "platform", "win32")
-    assert "Windows" in torch_here.cannot_build()
+    assert "Windows" in torch_here.find_missing_requirement()
 
 
 # ---- The releases --------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def taken(folder, platform, python=HERE):
     return wheel.name
 
 
-def test_linux(tmp_path, compiled):
+def test_pip_takes_compiled_wheel_on_linux(tmp_path, compiled):
     name, platform = compiled
     assert taken(tmp_path, f"{platform}_x86_64") == name
     assert int(platform.rpartition("_")[2]) <= 28  # the glibc that torch's own wheels need

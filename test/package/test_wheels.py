@@ -67,7 +67,7 @@ def test_libraries_with_cuda_are_a_distribution_of_their_own(tmp_path):
     folder = "clampgrad/_lib/torch_2_11_cu13"
     files = {f"{folder}/_C.cpython-311-x86_64-linux-gnu.so", f"{folder}/{library.LIBRARY}"}
     info = "clampgrad_cuda-1.0.dist-info"
-    wheel = wheels.companion(a_wheel(tmp_path / "whole", "torch_2_11_cu13"), tmp_path / "out")
+    wheel = wheels.make_cuda_wheel(a_wheel(tmp_path / "whole", "torch_2_11_cu13"), tmp_path / "out")
     assert wheel.name == "clampgrad_cuda-1.0-cp311-cp311-linux_x86_64.whl"
     with zipfile.ZipFile(wheel) as archive:
         of_info = {f"{info}/{n}" for n in ("METADATA", "RECORD", "WHEEL", "licenses/LICENSE")}
@@ -82,7 +82,7 @@ def test_builds_share_the_jobs(monkeypatch, releases, each):
     monkeypatch.setenv("MAX_JOBS", "4")
     monkeypatch.setattr(wheels, "merge", lambda built, out: built)
     monkeypatch.setattr(wheels, "build", lambda *given, **variables: seen.append(variables))
-    wheels.compiled("source", ["python"] * releases, Path("out"), ["here"], cuda="1")
+    wheels.build_compiled_wheel("source", ["python"] * releases, Path("out"), ["here"], cuda="1")
     assert [(v["MAX_JOBS"], v["CUDA_VISIBLE_DEVICES"]) for v in seen] == [(each, "")] * releases
 
 
@@ -103,7 +103,7 @@ def test_a_source_distribution_is_the_same_wherever_it_is_made(tmp_path):
                 archive.add(
                     file, f"clampgrad-1.0/{file.name}".replace("1.0/clampgrad-1.0", "1.0"), False
                 )
-        wheels.pack_again(packed)
+        wheels.normalize_sdist(packed)
         made.append(packed.read_bytes())
         shutil.unpack_archive(packed, tmp_path / f"unpacked-{mode}")
         unpacked = tmp_path / f"unpacked-{mode}/clampgrad-1.0"
@@ -123,7 +123,7 @@ def test_a_link_in_a_source_distribution_is_refused(tmp_path):
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "b", "clampgrad-1.0/b")
     with pytest.raises(SystemExit, match="clampgrad-1.0/b"):
-        wheels.pack_again(tmp_path / "a.tar.gz")
+        wheels.normalize_sdist(tmp_path / "a.tar.gz")
 
 
 def test_the_flags_of_a_user_are_kept(monkeypatch):

@@ -29,11 +29,11 @@ def test_kernels_are_registered_once():
     """At the first pin; later pins write to no table that other threads read. Where nothing is
     pinned, torch records its own nodes."""
     with clampgrad.pin("half"):
-        names = _implementation.pin_register()
+        names = _implementation.pin_register_kernels()
     before = [torch._C._dispatch_dump_table(name) for name in names]
     with clampgrad.pin("inclusive"):
         assert [torch._C._dispatch_dump_table(name) for name in names] == before
-    assert _implementation.pin_register() == names and "aten::clamp.Tensor" in names
+    assert _implementation.pin_register_kernels() == names and "aten::clamp.Tensor" in names
     x = torch.zeros(2, requires_grad=True)
     assert torch.clamp(x, 0, 1).grad_fn.name() == "ClampBackward1"
     assert torch.maximum(x, x).grad_fn.name() == "MaximumBackward0"
@@ -183,7 +183,7 @@ def test_an_error_at_any_bytecode_leaves_nothing_pinned():
     while name := raised_at(n, pin):
         if clampgrad.pin.current() is not None:
             left_pinned.append(name)
-            state.entered_by(pin)[0].is_open = False
+            state.find_block_entered_by(pin)[0].is_open = False
         n += 1
     assert n > 100 and left_pinned.count("__enter__") <= 1 and left_pinned.count("__exit__") < 20
     assert set(left_pinned) <= {"__enter__", "__exit__"}
@@ -218,7 +218,7 @@ def test_our_own_operators_are_immune(pin):
 # ---- What holds where ----------------------------------------------------------------------------
 
 
-def test_it_nests():
+def test_inner_block_overrides_outer_and_process():
     """A block takes precedence over the block around it, and over the pin of the
     process, whenever that is set."""
     clampgrad.set_pin("half")

@@ -12,7 +12,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 import clampgrad
 from clampgrad._pin import compiled_code
-from clampgrad._torch.changes import made
+from clampgrad._torch.changes import apply_changes
 from common import HALF, INDUCTOR, OWN, RELEASE, Dispatched, assert_same, slope
 
 ALL = [1, 0]
@@ -98,7 +98,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_spellings(name):
+def test_every_way_to_call_is_pinned(name):
     function, expected = SPELLINGS[name]
     with clampgrad.pin("min_norm"):
         assert slope(function, (0.0, 0.5, 1.0, 2.0)) == expected
@@ -312,7 +312,7 @@ def test_where_the_global_state_has_no_guard_of_its_own(monkeypatch):
 
     monkeypatch.setattr("torch._dynamo.guards.GuardBuilder", GuardBuilder)
     changes = compiled_code.guard_compiled_code(torch._dynamo.guards)
-    with made(changes), clampgrad.pin("half"):
+    with apply_changes(changes), clampgrad.pin("half"):
         GuardBuilder().GRAD_MODE(SimpleNamespace())
         ((check, says),) = guards
         assert check({}) and "'half'" in says[0]
@@ -332,7 +332,7 @@ def test_where_the_global_state_has_no_guard_of_its_own(monkeypatch):
 @pytest.mark.parametrize("gradient", ["min_norm", "inclusive", "half"])
 def test_a_call_is_counted_once(call, gradient):
     """`clampgrad run -v` says how many calls a pin reached."""
-    before = sum(clampgrad._implementation.pin_reached().values())
+    before = sum(clampgrad._implementation.pin_call_counts().values())
     with clampgrad.pin(gradient):
         call(torch.ones(2, requires_grad=True))
-    assert sum(clampgrad._implementation.pin_reached().values()) == before + 1
+    assert sum(clampgrad._implementation.pin_call_counts().values()) == before + 1

@@ -34,7 +34,7 @@ def own(pin, of=segment):
 @pytest.mark.parametrize("use_reentrant", [False, True])
 @pytest.mark.parametrize("around_backward", PINS)
 @pytest.mark.parametrize("around_forward", PINS)
-def test_each_has_its_own(around_forward, around_backward, use_reentrant):
+def test_recomputation_has_pin_of_forward(around_forward, around_backward, use_reentrant):
     x = points()
     with clampgrad.pin(around_forward):
         y = checkpoint(segment, x, use_reentrant=use_reentrant)

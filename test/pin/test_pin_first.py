@@ -73,8 +73,8 @@ LOCKED = """
 import os, signal, time
 from clampgrad._pin import first_pin
 lock = {
-    "first": first_pin._first,
-    "changing": first_pin._changing,
+    "first": first_pin._install_lock,
+    "changing": first_pin._change_lock,
     "compiler": torch._dynamo.convert_frame.compile_lock,
 }[sys.argv[1]]
 begun = threading.Event()
@@ -125,8 +125,8 @@ threads[0].start()
 begun.wait()
 threads[1].start()
 time.sleep(0.1)
-assert first_pin._first.acquire(timeout=0.2), "it waits for the compiler, and no fork can begin"
-first_pin._first.release()
+assert first_pin._install_lock.acquire(timeout=0.2), "it waits for the compiler, and no fork can begin"
+first_pin._install_lock.release()
 for thread in threads: thread.join(20)
 assert not any(thread.is_alive() for thread in threads)
 """

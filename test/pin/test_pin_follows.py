@@ -218,7 +218,7 @@ def test_two_threads_at_once():
 def test_nothing_is_handed_on_after_a_block():
     with clampgrad.pin("half"):
         pass
-    assert in_backward(clampgrad._implementation.pin_innermost) is None
+    assert in_backward(clampgrad._implementation.pin_thread_block) is None
     if hasattr(torch._C, "_remove_obj_from_tls"):
         assert not torch._C._is_key_in_tls("clampgrad.pin")
 

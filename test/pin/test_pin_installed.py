@@ -9,7 +9,7 @@ from torch._subclasses import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 import clampgrad
-from clampgrad._pin.installed import measured
+from clampgrad._pin.installed import measure_convention
 from clampgrad._torch.torchs_functions import TORCHS
 from common import OF_NO_CONVENTION, RELEASED, eager, python
 from table.test_conventions import OPERATORS
@@ -19,9 +19,9 @@ SAVED = torch.autograd.graph.saved_tensors_hooks
 
 @pytest.fixture(autouse=True)
 def measured_anew():
-    measured.cache_clear()
+    measure_convention.cache_clear()
     yield
-    measured.cache_clear()
+    measure_convention.cache_clear()
 
 
 def current():

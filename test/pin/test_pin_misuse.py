@@ -39,7 +39,7 @@ def test_decorating_what_is_no_function(name):
 
 
 @pytest.mark.parametrize("thing", [slope, Net, Net()])
-def test_without_a_name(thing):
+def test_pin_of_no_string_raises(thing):
     with pytest.raises(TypeError, match="gradient must be a str, not "):
         pin(thing)
 

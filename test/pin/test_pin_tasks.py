@@ -21,7 +21,7 @@ half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
 
 
 def tasks_are_in_blocks():
-    return any(block.is_open for block in state._thread.blocks_of_tasks)
+    return any(block.is_open for block in state._thread.task_blocks)
 
 
 @pytest.fixture(autouse=True)
@@ -408,7 +408,7 @@ async def test_tasks_that_start_each_other_keep_no_closed_blocks():
                 started.add(task)
                 task.add_done_callback(started.discard)
                 await asyncio.sleep(0)
-        kept.append(len(state._thread.blocks_of_tasks))
+        kept.append(len(state._thread.task_blocks))
 
     await step(50)
     while started:

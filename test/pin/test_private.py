@@ -155,7 +155,7 @@ NEWER = {"torch._C:_remove_obj_from_tls"}  # than 2.11; what to do without it is
 
 @pytest.mark.skipif(RELEASE < (2, 11), reason="the portable implementation does without some")
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_there(name):
+def test_private_name_exists(name):
     if name not in NEWER or RELEASE >= (2, 13):
         assert is_there(name)
 

@@ -13,7 +13,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import clampgrad
-from clampgrad._contract.table import ALIASES, unknown
+from clampgrad._contract.messages import MESSAGES
+from clampgrad._contract.table import ALIASES, unknown_gradient_message
 from common import DTYPES, OPERATORS, assert_same, outcome, sample_if_portable
 from matrix.reference import forward
 from oracle import CONVENTIONS
@@ -46,10 +47,13 @@ MEANT = {
 def test_an_unknown_convention_is_told_what_was_meant(wrong):
     """Both implementations say the same, and so does a pin, which has one name more."""
     error, message = complaint(clampgrad.clamp, torch.ones(1), 0, gradient=wrong)
-    assert (error, message) == (ValueError, unknown(wrong))
+    assert (error, message) == (ValueError, unknown_gradient_message(wrong))
     assert all(name in message for name in (*CONVENTIONS, *ALIASES))
     assert message.partition("; did you mean ")[2] == (f"{MEANT[wrong]}?" if MEANT[wrong] else "")
-    assert complaint(clampgrad.pin, wrong) == (ValueError, unknown(wrong, "installed"))
+    assert complaint(clampgrad.pin, wrong) == (
+        ValueError,
+        unknown_gradient_message(wrong, "installed"),
+    )
 
 
 def test_a_pin_may_have_been_meant_to_be_that_of_the_release():
@@ -131,6 +135,15 @@ def test_what_torch_refuses_it_refuses_under_a_pin(gradient, context):
         expected = complaint(function, x)
         with clampgrad.pin(gradient):
             assert complaint(function, x) == expected
+
+
+def test_texts_with_arguments_are_the_same_in_both_implementations():
+    x = torch.ones(3, requires_grad=True)
+    for call, name, arguments in (
+        (lambda: clampgrad.clamp(x, 0, gradient="half", maximize=True), "kMaximizeDoesNotApply", ["half"]),
+        (lambda: clampgrad.fmax(x, x, gradient="with_grad"), "kForClampsOnly", ["with_grad", "fmax"]),
+    ):  # fmt: skip
+        assert complaint(call) == (ValueError, MESSAGES[name].format(*arguments))
 
 
 @pytest.mark.parametrize("name", [*BOUNDS, *EXTREMA])

@@ -224,7 +224,7 @@ PATCHED = """
 import functools
 import torch
 import clampgrad
-from clampgrad._pin.installed import measured
+from clampgrad._pin.installed import measure_convention
 
 x = torch.tensor([-1.0, 0, 0.5, 1, 2], requires_grad=True)
 zeros, ones = torch.zeros(5), torch.ones(5)
@@ -263,7 +263,7 @@ ours = [
 before = [outcome(functools.partial(f, gradient=c), args) for f, args, c in ours]
 with clampgrad.pin("installed"):
     own = clampgrad.pin.current()
-measured.cache_clear()
+measure_convention.cache_clear()
 for name in {name for name, _ in CALLS}:
     for owner in (torch, torch.Tensor):
         if hasattr(owner, name):

@@ -118,7 +118,7 @@ def audited():
 
 @pytest.mark.parametrize("name", OURS)
 def test_what_clampgrad_measures_is_not_the_programs(name):
-    clampgrad._pin.installed.measured.cache_clear()
+    clampgrad._pin.installed.measure_convention.cache_clear()
     with clampgrad.audit() as report:
         OURS[name]()
     assert not len(report) and not report.skipped and not report.suspects

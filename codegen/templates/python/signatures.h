@@ -19,4 +19,7 @@ namespace signatures {
 ${python_signatures}
 } // namespace signatures
 
+// Each function, with out= or in place.
+#define CLAMPGRAD_PYTHON_FUNCTIONS(with_out, in_place) ${python_functions}
+
 } // namespace clampgrad

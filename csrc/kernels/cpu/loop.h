@@ -15,34 +15,34 @@ CLAMPGRAD_HOST_DEVICE void run_word(const Op& op, const BuffersOf<Op>& s, int64_
   using L = typename Op::E::Lane;
   using M = Mask<Vector<L>>;
   constexpr bool has_bits = Op::kBits > 0;
-  constexpr int room = has_bits ? Op::kBits : 1; // no array is empty
-  std::conditional_t<is_forward<Call>, WordOf<M>, uint64_t> recorded[room];
+  constexpr int array_size = has_bits ? Op::kBits : 1; // no array is empty
+  std::conditional_t<is_forward<Call>, WordPacker<M>, uint64_t> recorded[array_size];
   if constexpr (!is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { recorded[b] = s.bits[b * stride]; });
+    for_each_unrolled<Op::kBits>([&](int b) { recorded[b] = s.bits[b * stride]; });
   }
-  for (int i = 0; i < kWord; i += lanes<L>) {
+  for (int i = 0; i < kElementsPerWord; i += lanes<L>) {
     Vector<L> in[Call::kIn], out[Call::kOut];
-    M bits[room];
-    unrolled<Call::kIn>([&](int k) { in[k] = load(s.in[k] + i); });
+    M bits[array_size];
+    for_each_unrolled<Call::kIn>([&](int k) { in[k] = load(s.in[k] + i); });
     if constexpr (!is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { bits[b] = from_bits<M>(recorded[b], i); });
+      for_each_unrolled<Op::kBits>([&](int b) { bits[b] = from_bits<M>(recorded[b], i); });
     }
     if constexpr (has_bits) {
       op(in, bits, out);
     } else {
       op(in, out);
     }
-    unrolled<Call::kOut>([&](int k) {
+    for_each_unrolled<Call::kOut>([&](int k) {
       if (Call::kOut == 1 || s.out[k]) {
         store(s.out[k] + i, out[k]);
       }
     });
     if constexpr (is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { recorded[b].set(i, bits[b]); });
+      for_each_unrolled<Op::kBits>([&](int b) { recorded[b].set(i, bits[b]); });
     }
   }
   if constexpr (is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { s.bits[b * stride] = recorded[b].bits(); });
+    for_each_unrolled<Op::kBits>([&](int b) { s.bits[b * stride] = recorded[b].bits(); });
   }
 }
 
@@ -57,14 +57,14 @@ C10_NOINLINE void foreach_whole_word(
     int64_t count = end - w; // up to where an input repeats
     decltype(here.in) from;
     for (int k = 0; k < Call::kIn; ++k) {
-      const int64_t phase = w % s.period[k], left = s.period[k] - phase;
-      from[k] = s.in[k] + phase * kWord;
+      const int64_t phase = w % s.period_words[k], left = s.period_words[k] - phase;
+      from[k] = s.in[k] + phase * kElementsPerWord;
       count = left < count ? left : count;
     }
     for (int64_t i = 0; i < count; ++i) {
-      unrolled<Call::kIn>([&](int k) { here.in[k] = from[k] + i * kWord; });
-      unrolled<Call::kOut>([&](int k) {
-        here.out[k] = Call::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
+      for_each_unrolled<Call::kIn>([&](int k) { here.in[k] = from[k] + i * kElementsPerWord; });
+      for_each_unrolled<Call::kOut>([&](int k) {
+        here.out[k] = Call::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kElementsPerWord : nullptr;
       });
       if constexpr (Op::kBits > 0) {
         here.bits = s.bits + w + i;
@@ -75,24 +75,26 @@ C10_NOINLINE void foreach_whole_word(
   }
 }
 
-// The same for any words. An incomplete last word is copied, and padded with zeros.
+// Runs any words. An incomplete last word is copied, and padded with zeros.
 template <typename Op>
 CLAMPGRAD_HOST_DEVICE void foreach_word(
     const BuffersOf<Op>& s, int64_t begin, int64_t end, const Op& op) {
   using Call = typename Op::Call;
   using L = typename Op::E::Lane;
-  const int64_t stride = words(s.n), full = s.n / kWord < end ? s.n / kWord : end;
+  const int64_t stride = word_count(s.n),
+                full = s.n / kElementsPerWord < end ? s.n / kElementsPerWord : end;
   foreach_whole_word(s, begin, full, stride, op);
   if (full == end) {
     return;
   }
-  const int64_t first = full * kWord, size = (s.n - first) * static_cast<int64_t>(sizeof(L));
-  L in[Call::kIn][kWord] = {}, out[Call::kOut][kWord];
+  const int64_t first = full * kElementsPerWord,
+                size = (s.n - first) * static_cast<int64_t>(sizeof(L));
+  L in[Call::kIn][kElementsPerWord] = {}, out[Call::kOut][kElementsPerWord];
   auto part = s;
   for (int k = 0; k < Call::kIn; ++k) {
-    std::memcpy(in[k], s.in[k] + full % s.period[k] * kWord, size);
+    std::memcpy(in[k], s.in[k] + full % s.period_words[k] * kElementsPerWord, size);
     part.in[k] = in[k];
-    part.period[k] = 1;
+    part.period_words[k] = 1;
   }
   for (int k = 0; k < Call::kOut; ++k) {
     part.out[k] = s.out[k] ? out[k] : nullptr;
@@ -116,7 +118,7 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
 // torch.fmax and fmin are the C library's: for a NaN and a number the result is the number, or NaN
 // if the NaN signals. torch converts float16 first, after which no NaN signals.
 template <typename T>
-struct ElementHere : ElementOf<T> {
+struct CpuElement : ElementFor<T> {
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V fmax(const V (&in)[2], V result) {
     if constexpr (!std::is_same_v<T, c10::Half>) {
@@ -138,13 +140,13 @@ struct ElementHere : ElementOf<T> {
 };
 
 #if CLAMPGRAD_VECTOR_BYTES >= 32
-// 16-bit numbers with as few masks as can be: keys are counted from an infinity, so that NaNs,
-// which lie beyond it, wrap around to the other side.
+// 16-bit numbers, clamped with the fewest masks: unsigned keys are counted from an infinity, so
+// that NaNs, which lie beyond it, wrap around to the other side.
 template <typename T>
-struct WithFewMasks : ElementHere<T> {
+struct UnsignedCompareElement : CpuElement<T> {
 #if CLAMPGRAD_VECTOR_BYTES == 64
   // The sign is shifted.
-  template <typename V, typename K = typename ElementHere<T>::template Key<V>>
+  template <typename V, typename K = typename CpuElement<T>::template Key<V>>
   static CLAMPGRAD_HOST_DEVICE K key(V x) {
     const K sign = K(x) >> 15;
     return K(((K(x) & int16_t(0x7fff)) ^ sign) - sign);
@@ -153,7 +155,7 @@ struct WithFewMasks : ElementHere<T> {
   template <bool has_lo, bool has_hi, typename V, typename K>
   static CLAMPGRAD_HOST_DEVICE V
   clamp(V value, K key, Mask<K>, const Bounds<V>& values, const Bounds<K>& keys) {
-    constexpr uint16_t lowest = ElementOf<T>::infinity ^ 0x8000; // an integer, as K has it
+    constexpr uint16_t lowest = ElementFor<T>::infinity ^ 0x8000; // an integer, as K has it
     if constexpr (has_lo) {
       value = select(lt(K(V(key) + lowest), K(V(keys.lo) + lowest)), values.lo, value);
     }
@@ -166,14 +168,15 @@ struct WithFewMasks : ElementHere<T> {
 #endif
 
 #if CLAMPGRAD_VECTOR_BYTES == 64
-// For floats, a clamp takes the maximum and the minimum at once: Note [vmaxps].
+// Floats, clamped by the instructions for the maximum and the minimum: Note [vmaxps].
 template <typename T>
-struct WithMax : ElementHere<T> {
+struct MaxInstructionElement : CpuElement<T> {
   template <bool has_lo, bool has_hi, typename V>
   static V clamp(V value, V, Mask<V>, const Bounds<V>&, const Bounds<V>& keys) {
-    // Where lo > hi, the values of both are hi, and of two zeros x would stay.
-    const V raised = has_lo ? larger_at_once(value, keys.lo) : value;
-    return has_hi ? lesser_at_once(raised, keys.hi) : raised;
+    // Compare with the keys. Where lo > hi, both values are hi, and an x that is hi but for the
+    // sign of a zero would stay.
+    const V raised = has_lo ? max_instruction(value, keys.lo) : value;
+    return has_hi ? min_instruction(raised, keys.hi) : raised;
   }
 };
 #endif
@@ -181,9 +184,9 @@ struct WithMax : ElementHere<T> {
 } // namespace
 
 template <typename E, typename T, typename Call>
-Loop<T, Call> loop_of() {
+Loop<T, Call> make_loop() {
   return [](const Buffers<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
-    with_op<E>(call, [&](auto op) { foreach_word(s, begin, end, op); });
+    dispatch_op<E>(call, [&](auto op) { foreach_word(s, begin, end, op); });
 #if defined(__AVX__)
     // GCC omits this where a loop takes its bounds in registers. Without it, what runs next on
     // Intel's processors depends on the upper halves of its registers, until somebody clears them.
@@ -197,16 +200,17 @@ Loop<T, Call> loop() {
   if constexpr (std::is_base_of_v<NumberValues, Call>) {
 #if CLAMPGRAD_VECTOR_BYTES == 64
     if (__builtin_cpu_is("amd")) {
-      using E = std::conditional_t<sizeof(T) == 2, WithFewMasks<T>, WithMax<T>>;
-      return loop_of<E, T, Call>();
+      using E =
+          std::conditional_t<sizeof(T) == 2, UnsignedCompareElement<T>, MaxInstructionElement<T>>;
+      return make_loop<E, T, Call>();
     }
 #elif CLAMPGRAD_VECTOR_BYTES == 32
     if constexpr (sizeof(T) == 2) {
-      return loop_of<WithFewMasks<T>, T, Call>();
+      return make_loop<UnsignedCompareElement<T>, T, Call>();
     }
 #endif
   }
-  return loop_of<ElementHere<T>, T, Call>();
+  return make_loop<CpuElement<T>, T, Call>();
 }
 
 } // namespace clampgrad::CLAMPGRAD_INSTANCE

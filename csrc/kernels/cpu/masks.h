@@ -7,7 +7,7 @@ namespace {
 // A mask is bits, a k register.
 
 template <typename M>
-struct WordOf {
+struct WordPacker {
   uint64_t word = 0;
 
   CLAMPGRAD_HOST_DEVICE void set(int element, M mask) {
@@ -20,7 +20,7 @@ struct WordOf {
 
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
-  auto mask = static_cast<M>(word >> element & everywhere<M>());
+  auto mask = static_cast<M>(word >> element & all_true<M>());
 #if defined(__clang__)
   // Clang simplifies the masks that share a word again and again, which takes minutes for a loop.
   CLAMPGRAD_HIDE("+k", mask);
@@ -31,7 +31,8 @@ CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
 #else
 // A mask is a vector.
 
-// One bit per lane. It names the instruction, because compilers do not find it.
+// Returns one bit per lane. Uses intrinsics, because compilers do not generate this instruction
+// from portable code.
 template <typename M>
 CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
   constexpr int n = sizeof(M) / sizeof(lane_of(M()));
@@ -40,7 +41,7 @@ CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
   if constexpr (n == 4) {
     return static_cast<uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(m)));
   } else {
-    static_assert(n == 8, "WordOf packs 16-bit lanes");
+    static_assert(n == 8, "WordPacker packs 16-bit lanes");
     return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(m)));
   }
 #elif defined(__SSE2__)
@@ -62,8 +63,8 @@ CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
 }
 
 #if defined(__AARCH64EL__)
-// The bits of all vectors of a word. A lane is all ones or all zeros, so half of a lane says the
-// same: two vectors are narrowed to one, until lanes are bytes. Then each byte keeps the bit of its
+// Returns the bits of all vectors of a word. A lane is all ones or all zeros, and so is half of it:
+// two vectors are narrowed to one, until lanes are bytes. Then each byte keeps the bit of its
 // place, and the bytes of eight places are added to one.
 template <int bytes, int count>
 CLAMPGRAD_HOST_DEVICE uint64_t to_bits(const uint8x16_t (&masks)[count]) {
@@ -90,11 +91,11 @@ CLAMPGRAD_HOST_DEVICE uint64_t to_bits(const uint8x16_t (&masks)[count]) {
 }
 #endif
 
-// Collects the masks of the 64 elements of a word, vector after vector, and makes the word of them.
+// Collects the masks of the 64 elements of a word, vector after vector, and packs them.
 template <typename M>
-struct WordOf {
+struct WordPacker {
   static constexpr int kLanes = sizeof(M) / sizeof(lane_of(M()));
-  M masks[kWord / kLanes];
+  M masks[kElementsPerWord / kLanes];
 
   CLAMPGRAD_HOST_DEVICE void set(int element, M mask) {
     masks[element / kLanes] = mask;
@@ -102,14 +103,14 @@ struct WordOf {
 
   CLAMPGRAD_HOST_DEVICE uint64_t bits() const {
 #if defined(__AARCH64EL__)
-    uint8x16_t bytes[kWord / kLanes];
+    uint8x16_t bytes[kElementsPerWord / kLanes];
     std::memcpy(bytes, masks, sizeof(bytes));
     return to_bits<16 / kLanes>(bytes);
 #else
     uint64_t word = 0;
 #if CLAMPGRAD_VECTOR_BYTES == 32
     if constexpr (kLanes == 16) { // two vectors at once
-      for (int i = 0; i < kWord / kLanes; i += 2) {
+      for (int i = 0; i < kElementsPerWord / kLanes; i += 2) {
         const auto bytes = _mm256_packs_epi16(
             reinterpret_cast<__m256i>(masks[i]), reinterpret_cast<__m256i>(masks[i + 1]));
         word |= uint64_t{static_cast<uint32_t>(_mm256_movemask_epi8(bytes))} << i * kLanes;
@@ -119,7 +120,7 @@ struct WordOf {
     } else
 #endif
     {
-      for (int i = 0; i < kWord / kLanes; ++i) {
+      for (int i = 0; i < kElementsPerWord / kLanes; ++i) {
         word |= to_bits(masks[i]) << i * kLanes;
       }
     }
@@ -129,26 +130,28 @@ struct WordOf {
 };
 
 template <typename Lane>
-struct Powers {
+struct PowersOfTwo {
   static constexpr int count = 8 * sizeof(Lane);
-  Lane of_2[count];
-  constexpr Powers() : of_2() {
+  Lane values[count];
+  constexpr PowersOfTwo() : values() {
     for (int i = 0; i < count; ++i) {
-      of_2[i] = static_cast<Lane>(Lane(1) << i);
+      values[i] = static_cast<Lane>(Lane(1) << i);
     }
   }
 };
 
-// A mask of the bits of a word from `element` on. Every lane gets the part of the word that fits in
-// it, the bits of several vectors: the compiler fills lanes once, and each call tests its own bits.
+// Returns a mask of the bits of a word from `element` on. Fills every lane with as many bits of the
+// word as it holds. These bits serve several vectors, so the compiler fills the lanes once, and
+// each call tests its own bits.
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
   using Lane = decltype(lane_of(M()));
-  constexpr int room = Powers<Lane>::count;
-  static constexpr Powers<Lane> powers;
+  constexpr int lane_bits = PowersOfTwo<Lane>::count;
+  static constexpr PowersOfTwo<Lane> powers;
   M each;
-  std::memcpy(&each, powers.of_2 + element % room, sizeof(each));
-  const auto part = static_cast<Lane>(word >> (element / room * room)); // sanitizers make it an int
+  std::memcpy(&each, powers.values + element % lane_bits, sizeof(each));
+  const auto part =
+      static_cast<Lane>(word >> (element / lane_bits * lane_bits)); // sanitizers make it an int
   return ((M() + part) & each) != M();
 }
 #endif

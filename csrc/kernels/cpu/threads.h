@@ -18,8 +18,8 @@ namespace clampgrad::cpu {
 
 // Calls f(begin, end) for parts of the range of words from 0 to n, which may not throw.
 template <typename F>
-void in_threads(int64_t n, const F& f) {
-  constexpr auto kGrain = at::internal::GRAIN_SIZE / kWord;
+void parallel_for_words(int64_t n, const F& f) {
+  constexpr auto kGrain = at::internal::GRAIN_SIZE / kElementsPerWord;
   if (n <= kGrain) {
     if (n > 0) {
       f(0, n);

@@ -82,24 +82,24 @@ CLAMPGRAD_K_REGISTERS(Vector<int64_t>, __m512i, _mm512_cmp_epi64_mask, _mm512_ma
 // After vmaxps and vminps of 512 bits, Intel's processors run slower for some microseconds, which
 // shows in a call for few elements. There a comparison and a blend take no longer for many
 // elements. A Zen 4 makes one k register in a cycle, and so compares half as fast as it takes a
-// maximum. On AMD's processors, clamps between numbers take larger_at_once() (WithMax in loop.h),
-// and those of 16 bits few comparisons (WithFewMasks).
+// maximum. On AMD's processors, clamps between numbers take max_instruction()
+// (MaxInstructionElement in loop.h), and those of 16 bits few comparisons (UnsignedCompareElement).
 template <typename V>
-CLAMPGRAD_HOST_DEVICE V second_where_less(V a, V b, V less, V than) {
+CLAMPGRAD_HOST_DEVICE V select_if_less(V a, V b, V less, V than) {
   return select(lt(less, than), b, a);
 }
 // The instructions return their second operand where one is NaN, and of two zeros.
 #define CLAMPGRAD_LARGER(V, type, max, min)                                                \
   CLAMPGRAD_HOST_DEVICE V larger(V a, V b) {                                               \
-    return second_where_less(a, b, a, b);                                                  \
+    return select_if_less(a, b, a, b);                                                     \
   }                                                                                        \
   CLAMPGRAD_HOST_DEVICE V lesser(V a, V b) {                                               \
-    return second_where_less(a, b, b, a);                                                  \
+    return select_if_less(a, b, b, a);                                                     \
   }                                                                                        \
-  CLAMPGRAD_HOST_DEVICE V larger_at_once(V a, V b) {                                       \
+  CLAMPGRAD_HOST_DEVICE V max_instruction(V a, V b) {                                      \
     return reinterpret_cast<V>(max(reinterpret_cast<type>(b), reinterpret_cast<type>(a))); \
   }                                                                                        \
-  CLAMPGRAD_HOST_DEVICE V lesser_at_once(V a, V b) {                                       \
+  CLAMPGRAD_HOST_DEVICE V min_instruction(V a, V b) {                                      \
     return reinterpret_cast<V>(min(reinterpret_cast<type>(b), reinterpret_cast<type>(a))); \
   }
 CLAMPGRAD_LARGER(Vector<float>, __m512, _mm512_max_ps, _mm512_min_ps)

@@ -74,60 +74,61 @@ __device__ __forceinline__ Pair<T> lesser(Pair<T> a, Pair<T> b) {
 }
 
 template <typename T>
-struct Single;
+struct SingleRegister;
 template <typename T>
-struct Packed;
+struct PairRegister;
 
 // ---- Elements -----------------------------------------------------------------------------------
 
 template <typename T>
-struct AsFloat : ElementOf<T> {
+struct AsFloat : ElementFor<T> {
   using Lane = uint16_t;
 
   static CLAMPGRAD_HOST_DEVICE float key(Lane x) {
     return static_cast<float>(T(x, T::from_bits()));
   }
-  static CLAMPGRAD_HOST_DEVICE bool number(Lane x) {
+  static CLAMPGRAD_HOST_DEVICE bool not_nan(Lane x) {
     return key(x) == key(x);
   }
   static CLAMPGRAD_HOST_DEVICE bool comparable(Lane) { // comparisons with NaN are false anyway
     return true;
   }
-  static CLAMPGRAD_HOST_DEVICE Lane halved(Lane x) {
+  static CLAMPGRAD_HOST_DEVICE Lane half_of(Lane x) {
     return T(key(x) * 0.5f).x;
   }
-  static CLAMPGRAD_HOST_DEVICE Lane quartered(Lane x) {
+  static CLAMPGRAD_HOST_DEVICE Lane quarter_of(Lane x) {
     return T(key(x) * 0.25f).x;
   }
-  static CLAMPGRAD_HOST_DEVICE Lane third(Lane x) { // a float has room for the error of 1 / 3
+  static CLAMPGRAD_HOST_DEVICE Lane third_of(Lane x) { // a float has room for the error of 1 / 3
     return T(key(x) * (1.0f / 3)).x;
   }
 
   static CLAMPGRAD_HOST_DEVICE Pair<T> key(Pair<T> x) {
     return x;
   }
-  static __device__ __forceinline__ WordMask number(Pair<T> x) {
+  static __device__ __forceinline__ WordMask not_nan(Pair<T> x) {
     return eq(x, x);
   }
   static CLAMPGRAD_HOST_DEVICE WordMask comparable(Pair<T>) {
-    return everywhere<WordMask>();
+    return all_true<WordMask>();
   }
-  static __device__ __forceinline__ Pair<T> halved(Pair<T> x) {
+  static __device__ __forceinline__ Pair<T> half_of(Pair<T> x) {
     return {cuda::mul2<T>(x.bits, 0.5f)};
   }
-  static __device__ __forceinline__ Pair<T> quartered(Pair<T> x) {
+  static __device__ __forceinline__ Pair<T> quarter_of(Pair<T> x) {
     return {cuda::mul2<T>(x.bits, 0.25f)};
   }
-  static CLAMPGRAD_HOST_DEVICE Pair<T> third(Pair<T> x) {
-    return Pair<T>::of(third(static_cast<Lane>(x.bits)), third(static_cast<Lane>(x.bits >> 16)));
+  static CLAMPGRAD_HOST_DEVICE Pair<T> third_of(Pair<T> x) {
+    return Pair<T>::of(
+        third_of(static_cast<Lane>(x.bits)), third_of(static_cast<Lane>(x.bits >> 16)));
   }
   template <typename V, typename M>
   static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {
     if constexpr (std::is_same_v<V, Pair<T>>) {
-      constexpr auto one = ElementOf<T>::one, minus_one = ElementOf<T>::minus_one;
+      constexpr auto one = ElementFor<T>::one, minus_one = ElementFor<T>::minus_one;
       return select(plus, V::of(one, one), select(minus, V::of(minus_one, minus_one), V()));
     } else {
-      return ElementOf<T>::template sign<V>(plus, minus);
+      return ElementFor<T>::template sign<V>(plus, minus);
     }
   }
 };
@@ -135,9 +136,9 @@ struct AsFloat : ElementOf<T> {
 // Up to 2.12 torch.clamp takes max and min on the GPU, which make +0 greater than -0; since then it
 // compares, as on the CPU (pytorch/pytorch#185354).
 template <typename T>
-struct ElementHere : std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementOf<T>> {
-  static constexpr bool is_packed = sizeof(T) == 2 && cuda::packs<T>;
-  using Register = std::conditional_t<is_packed, Packed<T>, Single<T>>;
+struct CudaElement : std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementFor<T>> {
+  static constexpr bool is_packed = sizeof(T) == 2 && cuda::compares_in_pairs<T>;
+  using Register = std::conditional_t<is_packed, PairRegister<T>, SingleRegister<T>>;
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
   template <bool has_lo, bool has_hi, typename V, typename K>

@@ -16,28 +16,28 @@
 namespace clampgrad::cuda {
 
 // All inputs lie as the result does.
-struct Flat {
+struct FlatInputs {
   template <typename T, int rows>
   __device__ __forceinline__ void load(
       const Tile<T, rows>& tile, const T* from, int, int row, Vector<T>& to) const {
     tile.load(from, row, to);
   }
-  __device__ __forceinline__ int64_t place(int, int64_t element) const {
+  __device__ __forceinline__ int64_t offset(int, int64_t element) const {
     return element;
   }
 };
 
-struct Place {
+struct OffsetCalculator {
   struct Dim {
     uint32_t minus_size, multiplier, shift, stride;
   };
   Dim dim[Layout::kDims]; // the innermost first
   int last = 0; // dimension
   uint32_t last_stride = 0;
-  int log_unit = 0; // an index counts so many elements, as a power of 2,
+  int log2_vector_size = 0; // an index counts so many elements, as a power of 2,
   uint32_t step = 0; // which lie at the same place, or one after the other
 
-  __device__ __forceinline__ int64_t of_index(uint32_t index) const {
+  __device__ __forceinline__ int64_t offset_of_index(uint32_t index) const {
     uint64_t at = 0;
 #if defined(__CUDACC__)
 #pragma unroll // no array of parameters is then indexed by a variable, which would need a stack
@@ -54,19 +54,19 @@ struct Place {
     }
     return static_cast<int64_t>(at + uint64_t{index} * last_stride);
   }
-  __device__ __forceinline__ int64_t of_element(int64_t i) const {
-    const auto in_unit = static_cast<uint32_t>(i) & ((1u << log_unit) - 1);
-    return of_index(static_cast<uint32_t>(i >> log_unit)) + in_unit * step;
+  __device__ __forceinline__ int64_t offset_of_element(int64_t i) const {
+    const auto in_unit = static_cast<uint32_t>(i) & ((1u << log2_vector_size) - 1);
+    return offset_of_index(static_cast<uint32_t>(i >> log2_vector_size)) + in_unit * step;
   }
 };
 
 // For vectors of so many elements, a power of 2, or for single ones if `unit` is 1.
-inline Place place_in(const Layout& layout, int64_t unit) {
-  Place place = {};
-  place.last = -1;
-  place.step = static_cast<uint32_t>(layout.stride[0]);
-  while (int64_t{1} << place.log_unit < unit) {
-    ++place.log_unit;
+inline OffsetCalculator make_offset_calculator(const Layout& layout, int64_t unit) {
+  OffsetCalculator calculator = {};
+  calculator.last = -1;
+  calculator.step = static_cast<uint32_t>(layout.stride[0]);
+  while (int64_t{1} << calculator.log2_vector_size < unit) {
+    ++calculator.log2_vector_size;
   }
   for (int d = 0; d < layout.dims; ++d) {
     const auto size = static_cast<uint32_t>(d == 0 ? layout.size[0] / unit : layout.size[d]);
@@ -79,15 +79,15 @@ inline Place place_in(const Layout& layout, int64_t unit) {
       ++shift;
     }
     const auto multiplier = ((uint64_t{1} << (32 + shift)) + size - 1) / std::max(size, 1u);
-    place.dim[++place.last] = {
+    calculator.dim[++calculator.last] = {
         0 - size, static_cast<uint32_t>(multiplier), shift, static_cast<uint32_t>(stride)};
   }
-  place.last_stride = place.dim[place.last].stride;
-  return place;
+  calculator.last_stride = calculator.dim[calculator.last].stride;
+  return calculator;
 }
 
 // Whether each aligned vector of so many elements lies together, or at one place.
-inline bool has_vectors(const Layout& layout, int64_t elements, const void* memory) {
+inline bool can_load_vectors(const Layout& layout, int64_t elements, const void* memory) {
   const bool together = layout.stride[0] == 1;
   bool fits = together || layout.stride[0] == 0;
   fits = fits && (layout.dims == 1 || layout.size[0] % elements == 0);
@@ -98,33 +98,33 @@ inline bool has_vectors(const Layout& layout, int64_t elements, const void* memo
 }
 
 template <size_t n>
-struct Places {
-  Place of[n];
+struct StridedInputs {
+  OffsetCalculator calculators[n];
 
   template <typename T, int rows>
   __device__ __forceinline__ void load(
       const Tile<T, rows>& tile, const T* from, int k, int row, Vector<T>& to) const {
-    from += of[k].of_index(tile.vector(row));
-    if (of[k].step == 0) {
+    from += calculators[k].offset_of_index(tile.vector(row));
+    if (calculators[k].step == 0) {
       const T value = *from;
-      unrolled<Row<T>::kVector>([&](int i) { to.values[i] = value; });
+      for_each_unrolled<Row<T>::kVector>([&](int i) { to.values[i] = value; });
     } else {
       const uint4 words = load128(from);
       std::memcpy(&to, &words, sizeof(to));
     }
   }
-  __device__ __forceinline__ int64_t place(int k, int64_t element) const {
-    return of[k].of_element(element);
+  __device__ __forceinline__ int64_t offset(int k, int64_t element) const {
+    return calculators[k].offset_of_element(element);
   }
 };
 
 template <size_t n>
-Places<n> places_in(const std::array<Layout, n>& layouts, int64_t unit) {
-  Places<n> places;
-  std::transform(layouts.begin(), layouts.end(), places.of, [&](const Layout& layout) {
-    return place_in(layout, unit);
+StridedInputs<n> make_strided_inputs(const std::array<Layout, n>& layouts, int64_t unit) {
+  StridedInputs<n> inputs;
+  std::transform(layouts.begin(), layouts.end(), inputs.calculators, [&](const Layout& layout) {
+    return make_offset_calculator(layout, unit);
   });
-  return places;
+  return inputs;
 }
 
 } // namespace clampgrad::cuda

@@ -12,34 +12,34 @@ namespace clampgrad::cuda {
 template <typename Op>
 using Words = uint32_t[Op::kBits];
 
-// What an Op computes with.
+// The registers in which an Op computes.
 template <typename Op>
 using Register = typename Op::E::Register;
 
-// What it reads or records of an element, a mask each: the bits, or what makes them.
+// The masks that an Op reads or records per element: the bits, or comparisons that make them.
 template <typename Op>
 constexpr int kMasks = std::is_same_v<typename Op::Call, TensorForward<3>> ? 6 : Op::kBits;
 template <typename Op>
-using Recorded = uint32_t[kMasks<Op>];
+using RecordedWords = uint32_t[kMasks<Op>];
 
 // The words of bit b. A word of 64 is two of 32: the machine is little endian.
 template <typename Op, typename T>
 __device__ __forceinline__ auto* words_of(const Buffers<typename Op::Call, T>& s, int b) {
   using Word = std::conditional_t<is_forward<typename Op::Call>, uint32_t, const uint32_t>;
-  return reinterpret_cast<Word*>(s.bits + b * words(s.n));
+  return reinterpret_cast<Word*>(s.bits + b * word_count(s.n));
 }
 template <typename Op, typename T>
 __device__ __forceinline__ void load_bits(
-    const Buffers<typename Op::Call, T>& s, bool has_word, int64_t word, Recorded<Op>& to) {
+    const Buffers<typename Op::Call, T>& s, bool has_word, int64_t word, RecordedWords<Op>& to) {
   if constexpr (!is_forward<typename Op::Call>) {
-    unrolled<Op::kBits>([&](int b) { to[b] = has_word ? words_of<Op>(s, b)[word] : 0; });
+    for_each_unrolled<Op::kBits>([&](int b) { to[b] = has_word ? words_of<Op>(s, b)[word] : 0; });
   }
 }
 template <typename Op, typename T>
 __device__ __forceinline__ void store_bits(
     const Buffers<typename Op::Call, T>& s, bool has_word, int64_t word, const Words<Op>& from) {
   if constexpr (is_forward<typename Op::Call>) {
-    unrolled<Op::kBits>([&](int b) {
+    for_each_unrolled<Op::kBits>([&](int b) {
       if (has_word) {
         words_of<Op>(s, b)[word] = from[b];
       }
@@ -48,11 +48,12 @@ __device__ __forceinline__ void store_bits(
 }
 
 template <typename Op>
-__device__ __forceinline__ void make_bits(const Op& op, const Recorded<Op>& from, Words<Op>& to) {
+__device__ __forceinline__ void make_bits(
+    const Op& op, const RecordedWords<Op>& from, Words<Op>& to) {
   if constexpr (kMasks<Op> != Op::kBits) {
     op.make_bits(from, to);
   } else {
-    unrolled<Op::kBits>([&](int b) { to[b] = from[b]; });
+    for_each_unrolled<Op::kBits>([&](int b) { to[b] = from[b]; });
   }
 }
 
@@ -63,30 +64,33 @@ __device__ __forceinline__ void run_row(
     const Tile<T, rows>& tile,
     int row,
     const Vector<T> (&in)[Op::Call::kIn],
-    Recorded<Op>& words) {
+    RecordedWords<Op>& words) {
   using Call = typename Op::Call;
   using R = Register<Op>;
   using V = typename R::V;
   Vector<T> out[Call::kOut];
   Words<Op> bits = {};
   if constexpr (!is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { bits[b] = R::spread(tile.take_bits(words[b], row)); });
+    for_each_unrolled<Op::kBits>(
+        [&](int b) { bits[b] = R::expand_bits(tile.scatter_bits(words[b], row)); });
   }
-  unrolled<Row<T>::kVector / R::kLanes>([&](int v) {
+  for_each_unrolled<Row<T>::kVector / R::kLanes>([&](int v) {
     const int i = v * R::kLanes;
     V from[Call::kIn], to[Call::kOut];
-    typename R::Mask recorded[kMasks<Op>];
-    unrolled<Call::kIn>([&](int k) { std::memcpy(&from[k], &in[k].values[i], sizeof(V)); });
+    typename R::Mask masks[kMasks<Op>];
+    for_each_unrolled<Call::kIn>(
+        [&](int k) { std::memcpy(&from[k], &in[k].values[i], sizeof(V)); });
     if constexpr (!is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { recorded[b] = R::mask_at(bits[b], i); });
+      for_each_unrolled<Op::kBits>([&](int b) { masks[b] = R::mask_at(bits[b], i); });
     }
-    op(from, recorded, to);
+    op(from, masks, to);
     if constexpr (is_forward<Call>) {
-      unrolled<kMasks<Op>>([&](int m) { R::put(words[m], row, i, recorded[m]); });
+      for_each_unrolled<kMasks<Op>>([&](int m) { R::put(words[m], row, i, masks[m]); });
     }
-    unrolled<Call::kOut>([&](int k) { std::memcpy(&out[k].values[i], &to[k], sizeof(V)); });
+    for_each_unrolled<Call::kOut>(
+        [&](int k) { std::memcpy(&out[k].values[i], &to[k], sizeof(V)); });
   });
-  unrolled<Call::kOut>([&](int k) {
+  for_each_unrolled<Call::kOut>([&](int k) {
     if (Call::kOut == 1 || s.out[k]) {
       tile.store(s.out[k], row, out[k]);
     }
@@ -100,17 +104,19 @@ __device__ __forceinline__ void run_rows(
   using R = Register<Op>;
   const Tile<T, rows> tile = {first};
   Words<Op> bits = {};
-  Recorded<Op> words = {};
+  RecordedWords<Op> words = {};
   load_bits<Op>(s, tile.has_word(), tile.word(), words);
   Vector<T> in[rows][Op::Call::kIn];
-  unrolled<rows>([&](int row) {
-    unrolled<Op::Call::kIn>([&](int k) { inputs.load(tile, s.in[k], k, row, in[row][k]); });
+  for_each_unrolled<rows>([&](int row) {
+    for_each_unrolled<Op::Call::kIn>(
+        [&](int k) { inputs.load(tile, s.in[k], k, row, in[row][k]); });
   });
-  unrolled<rows>([&](int row) { run_row(op, s, tile, row, in[row], words); });
+  for_each_unrolled<rows>([&](int row) { run_row(op, s, tile, row, in[row], words); });
   if constexpr (is_forward<typename Op::Call>) {
-    unrolled<kMasks<Op>>([&](int m) { words[m] = R::word(words[m]); });
+    for_each_unrolled<kMasks<Op>>([&](int m) { words[m] = R::word(words[m]); });
     make_bits(op, words, bits);
-    unrolled<Op::kBits>([&](int b) { bits[b] = tile.gather_bits(R::gathered(bits[b])); });
+    for_each_unrolled<Op::kBits>(
+        [&](int b) { bits[b] = tile.gather_bits(R::compact_bits(bits[b])); });
   }
   store_bits<Op>(s, tile.has_word(), tile.word(), bits);
 }
@@ -129,48 +135,49 @@ __device__ __forceinline__ void run_elements(
   constexpr int kBatch = 4; // loads in flight
   const int lane = threadIdx.x % kLanes;
   const int64_t word = first / 32 + lane;
-  const bool has_word = word < 2 * words(end);
-  Recorded<Op> kept = {};
-  load_bits<Op>(s, has_word, word, kept);
+  const bool has_word = word < 2 * word_count(end);
+  RecordedWords<Op> saved_words = {};
+  load_bits<Op>(s, has_word, word, saved_words);
 #pragma unroll 1
   for (int w = 0; first + 32 * w < end; w += kBatch) {
     const int64_t begin = first + 32 * w + lane;
     T in[kBatch][Call::kIn];
-    unrolled<kBatch>([&](int j) {
+    for_each_unrolled<kBatch>([&](int j) {
       const int64_t i = begin + 32 * j;
-      unrolled<Call::kIn>([&](int k) { in[j][k] = i < end ? s.in[k][inputs.place(k, i)] : T(0); });
+      for_each_unrolled<Call::kIn>(
+          [&](int k) { in[j][k] = i < end ? s.in[k][inputs.offset(k, i)] : T(0); });
     });
-    unrolled<kBatch / R::kLanes>([&](int v) {
+    for_each_unrolled<kBatch / R::kLanes>([&](int v) {
       const int first_j = v * R::kLanes;
       typename R::V from[Call::kIn], to[Call::kOut];
-      typename R::Mask recorded[kMasks<Op>];
-      unrolled<Call::kIn>([&](int k) {
+      typename R::Mask masks[kMasks<Op>];
+      for_each_unrolled<Call::kIn>([&](int k) {
         T lanes[R::kLanes];
-        unrolled<R::kLanes>([&](int l) { lanes[l] = in[first_j + l][k]; });
-        from[k] = R::joined(lanes);
+        for_each_unrolled<R::kLanes>([&](int l) { lanes[l] = in[first_j + l][k]; });
+        from[k] = R::join_lanes(lanes);
       });
       if constexpr (!is_forward<Call>) {
-        unrolled<Op::kBits>([&](int b) {
+        for_each_unrolled<Op::kBits>([&](int b) {
           bool lanes[R::kLanes];
-          unrolled<R::kLanes>([&](int l) {
-            lanes[l] = (__shfl_sync(~0u, kept[b], w + first_j + l) >> lane & 1u) != 0;
+          for_each_unrolled<R::kLanes>([&](int l) {
+            lanes[l] = (__shfl_sync(~0u, saved_words[b], w + first_j + l) >> lane & 1u) != 0;
           });
-          recorded[b] = R::mask(lanes);
+          masks[b] = R::mask(lanes);
         });
       }
-      op(from, recorded, to);
-      unrolled<R::kLanes>([&](int l) {
+      op(from, masks, to);
+      for_each_unrolled<R::kLanes>([&](int l) {
         const int j = first_j + l;
         const int64_t i = begin + 32 * j;
-        unrolled<Call::kOut>([&](int k) {
+        for_each_unrolled<Call::kOut>([&](int k) {
           if (i < end && (Call::kOut == 1 || s.out[k])) {
             s.out[k][i] = R::lane(to[k], l);
           }
         });
         if constexpr (is_forward<Call>) {
-          unrolled<kMasks<Op>>([&](int m) {
-            const uint32_t all = __ballot_sync(~0u, R::bit(recorded[m], l));
-            kept[m] = lane == w + j ? all : kept[m];
+          for_each_unrolled<kMasks<Op>>([&](int m) {
+            const uint32_t all = __ballot_sync(~0u, R::bit(masks[m], l));
+            saved_words[m] = lane == w + j ? all : saved_words[m];
           });
         }
       });
@@ -178,10 +185,10 @@ __device__ __forceinline__ void run_elements(
   }
   if constexpr (is_forward<Call>) {
     Words<Op> bits;
-    make_bits(op, kept, bits);
+    make_bits(op, saved_words, bits);
     const int64_t rest = end - first - 32 * lane; // bits beyond the end are 0
     const uint32_t inside = rest < 32 ? ~(~0u << (rest > 0 ? rest : 0)) : ~0u;
-    unrolled<Op::kBits>([&](int b) { bits[b] &= inside; });
+    for_each_unrolled<Op::kBits>([&](int b) { bits[b] &= inside; });
     store_bits<Op>(s, has_word, word, bits);
   }
 }
@@ -194,9 +201,9 @@ __device__ __forceinline__ void run_elements(
 //
 // A result may be one of the inputs that lie as it does. `rows` of a tile: 1 or kRows.
 template <typename T, typename Op, typename Inputs>
-__global__ void __launch_bounds__(kThreads)
-    op_kernel(Op given, Buffers<typename Op::Call, T> s, Inputs inputs, bool aligned, int rows) {
-  const auto& op = Register<Op>::of(given);
+__global__ void __launch_bounds__(kThreads) op_kernel(
+    Op op_argument, Buffers<typename Op::Call, T> s, Inputs inputs, bool aligned, int rows) {
+  const auto& op = Register<Op>::of(op_argument);
   int warp = threadIdx.x / kLanes;
   if constexpr (is_forward<typename Op::Call>) {
     warp = __shfl_sync(~0u, warp, 0);

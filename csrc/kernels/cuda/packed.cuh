@@ -16,17 +16,17 @@ namespace clampgrad::cuda {
 // instructions than to compare floats.
 template <typename T>
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr bool packs = std::is_same_v<T, c10::Half>;
+constexpr bool compares_in_pairs = std::is_same_v<T, c10::Half>;
 #else
-constexpr bool packs = true;
+constexpr bool compares_in_pairs = true;
 #endif
 
 template <typename T>
-using Two = std::conditional_t<std::is_same_v<T, c10::Half>, __half2, __nv_bfloat162>;
+using Vec2 = std::conditional_t<std::is_same_v<T, c10::Half>, __half2, __nv_bfloat162>;
 
 template <typename T>
-__device__ __forceinline__ Two<T> two(uint32_t bits) {
-  Two<T> numbers;
+__device__ __forceinline__ Vec2<T> two(uint32_t bits) {
+  Vec2<T> numbers;
   std::memcpy(&numbers, &bits, sizeof(numbers));
   return numbers;
 }
@@ -49,7 +49,7 @@ template <typename T>
 __device__ __forceinline__ uint32_t le2(uint32_t a, uint32_t b) {
   return __hle2_mask(two<T>(a), two<T>(b));
 }
-// Of numbers; -0 is less than +0.
+// The arguments must not be NaN. These instructions order -0 before +0.
 template <typename T>
 __device__ __forceinline__ uint32_t max2(uint32_t a, uint32_t b) {
   return bits_of(__hmax2(two<T>(a), two<T>(b)));
@@ -75,8 +75,8 @@ __device__ __forceinline__ float le1(float a, float b) {
   return one;
 }
 
-// The mask that bits 7 and 31 say.
-__device__ __forceinline__ uint32_t signs2(uint32_t bytes) {
+// Copies bit 7 to the 16 low bits of a mask, and bit 31 to the 16 high ones.
+__device__ __forceinline__ uint32_t expand_sign_bits(uint32_t bytes) {
   uint32_t mask;
   asm("prmt.b32 %0, %1, 0, 0xbb88;" : "=r"(mask) : "r"(bytes));
   return mask;

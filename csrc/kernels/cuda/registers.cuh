@@ -1,16 +1,16 @@
-// What a kernel computes with: an element, or a pair of 16-bit numbers. Comes after the Ops.
+// The values in registers: an element, or a pair of 16-bit numbers. Comes after the Ops.
 
 namespace clampgrad::device {
 namespace {
 
-// The V for an element, and what an Op records there.
+// One element, and the mask of an Op.
 template <typename T>
-struct Single {
+struct SingleRegister {
   using V = Lane<T>;
   using Mask = bool;
   static constexpr int kLanes = 1;
 
-  static CLAMPGRAD_HOST_DEVICE V joined(const V (&lanes)[1]) {
+  static CLAMPGRAD_HOST_DEVICE V join_lanes(const V (&lanes)[1]) {
     return lanes[0];
   }
   static CLAMPGRAD_HOST_DEVICE V lane(V x, int) {
@@ -27,15 +27,15 @@ struct Single {
     return op;
   }
 
-  // The bits of a vector, the lowest of its first element: how they are read, and those of element
-  // i.
-  static CLAMPGRAD_HOST_DEVICE uint32_t spread(uint32_t bits) {
+  // The bits of a vector of elements, the first element's lowest: expand_bits() prepares them for
+  // reading, and mask_at() reads those of element i.
+  static CLAMPGRAD_HOST_DEVICE uint32_t expand_bits(uint32_t bits) {
     return bits;
   }
-  static CLAMPGRAD_HOST_DEVICE bool mask_at(uint32_t spread, int i) {
-    return (spread >> i & 1u) != 0;
+  static CLAMPGRAD_HOST_DEVICE bool mask_at(uint32_t expanded, int i) {
+    return (expanded >> i & 1u) != 0;
   }
-  // How the masks of a tile are put together, what word they make, and from there to a byte for
+  // put() collects the masks of a tile, word() makes a word of them, and compact_bits() a byte for
   // each row.
   static CLAMPGRAD_HOST_DEVICE void put(uint32_t& masks, int row, int i, bool recorded) {
     masks |= uint32_t{recorded} << (8 * row + i);
@@ -43,19 +43,19 @@ struct Single {
   static CLAMPGRAD_HOST_DEVICE uint32_t word(uint32_t masks) {
     return masks;
   }
-  static CLAMPGRAD_HOST_DEVICE uint32_t gathered(uint32_t bits) {
+  static CLAMPGRAD_HOST_DEVICE uint32_t compact_bits(uint32_t bits) {
     return bits;
   }
 };
 
-// The same for two numbers in a register.
+// Two numbers in a register.
 template <typename T>
-struct Packed {
+struct PairRegister {
   using V = Pair<T>;
   using Mask = WordMask;
   static constexpr int kLanes = 2;
 
-  static CLAMPGRAD_HOST_DEVICE V joined(const uint16_t (&lanes)[2]) {
+  static CLAMPGRAD_HOST_DEVICE V join_lanes(const uint16_t (&lanes)[2]) {
     return V::of(lanes[0], lanes[1]);
   }
   static CLAMPGRAD_HOST_DEVICE uint16_t lane(V x, int i) {
@@ -67,7 +67,7 @@ struct Packed {
   static CLAMPGRAD_HOST_DEVICE bool bit(WordMask recorded, int i) {
     return (recorded.bits >> 16 * i & 1u) != 0;
   }
-  // The Op for this V. Only that of a clamp between numbers holds values.
+  // Returns the Op for this V. Only the Op of a clamp between numbers holds values.
   template <typename Op>
   static CLAMPGRAD_HOST_DEVICE const Op& of(const Op& op) {
     return op;
@@ -81,13 +81,13 @@ struct Packed {
         {}, {both(op.values.lo), both(op.values.hi)}, {key(op.keys.lo), key(op.keys.hi)}};
   }
 
-  // The 8 bits twice, the second time 23 places higher: so any two neighbours are moved to the
-  // signs of the lowest and the highest byte at once.
-  static CLAMPGRAD_HOST_DEVICE uint32_t spread(uint32_t bits) {
+  // Copies the 8 bits to 23 places higher. One shift then moves the bits of two neighbouring
+  // elements to bits 7 and 31, which expand_sign_bits() reads.
+  static CLAMPGRAD_HOST_DEVICE uint32_t expand_bits(uint32_t bits) {
     return bits * 0x800001;
   }
-  static __device__ __forceinline__ WordMask mask_at(uint32_t spread, int i) {
-    return WordMask(cuda::signs2(spread << (7 - i)));
+  static __device__ __forceinline__ WordMask mask_at(uint32_t expanded, int i) {
+    return WordMask(cuda::expand_sign_bits(expanded << (7 - i)));
   }
   // One instruction for both: those of even elements in the lower half, of odd ones in the upper.
   // Rows 2 and 3 lie between the elements of rows 0 and 1, and change places with half of them.
@@ -97,7 +97,7 @@ struct Packed {
   static CLAMPGRAD_HOST_DEVICE uint32_t word(uint32_t masks) {
     return masks;
   }
-  static CLAMPGRAD_HOST_DEVICE uint32_t gathered(uint32_t bits) {
+  static CLAMPGRAD_HOST_DEVICE uint32_t compact_bits(uint32_t bits) {
     const uint32_t differ = (bits ^ bits >> 15) & 0xaaaa;
     return bits ^ differ ^ differ << 15;
   }

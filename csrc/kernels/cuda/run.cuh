@@ -31,7 +31,7 @@ bool is_aligned(const Buffers<Call, Lane>& s, const Layouts<Call>& layouts) {
     return reinterpret_cast<uintptr_t>(at) % 16 == 0;
   });
   for (int k = 0; k < Call::kIn; ++k) {
-    aligned = aligned && has_vectors(layouts[k], Row<Lane>::kVector, s.in[k]);
+    aligned = aligned && can_load_vectors(layouts[k], Row<Lane>::kVector, s.in[k]);
   }
   return aligned;
 }
@@ -45,29 +45,29 @@ void run(
     const Call& call) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
     using T = Lane<scalar_t>;
-    using E = device::ElementHere<scalar_t>;
+    using E = device::CudaElement<scalar_t>;
     constexpr int64_t elements = int64_t{kThreads / kLanes} * Row<T>::kElements; // of a block's row
-    const auto s = lanes_of<T>(memory);
+    const auto s = cast_buffers<T>(memory);
     const bool aligned = is_aligned(s, layouts);
     const auto run = [&](auto op, auto inputs) {
       const int rows = rows_for(device, s.n, elements, kRows);
       const auto kernel = op_kernel<T, decltype(op), decltype(inputs)>;
       launch(device, s.n, rows * elements, kernel, op, s, inputs, aligned, rows);
     };
-    const auto run_flat = [&](auto op) { run(op, Flat()); };
-    const auto run_placed = [&](auto op) {
-      run(op, places_in(layouts, aligned ? Row<T>::kVector : 1));
+    const auto run_flat = [&](auto op) { run(op, FlatInputs()); };
+    const auto run_strided = [&](auto op) {
+      run(op, make_strided_inputs(layouts, aligned ? Row<T>::kVector : 1));
     };
     const bool flat = std::all_of(
         layouts.begin(), layouts.end(), [](const Layout& layout) { return layout.is_flat(); });
     if constexpr (std::is_same_v<Call, TensorForward<3>>) {
       const auto op = device::compare_triple<E>(call);
-      flat ? run_flat(op) : run_placed(op);
-    } else if constexpr (reads_layouts<Call>) {
-      device::with_op<E>(call, [&](auto op) { flat ? run_flat(op) : run_placed(op); });
+      flat ? run_flat(op) : run_strided(op);
+    } else if constexpr (accepts_strided_inputs<Call>) {
+      device::dispatch_op<E>(call, [&](auto op) { flat ? run_flat(op) : run_strided(op); });
     } else {
       TORCH_INTERNAL_ASSERT(flat); // the caller copies
-      device::with_op<E>(call, run_flat);
+      device::dispatch_op<E>(call, run_flat);
     }
   });
 }

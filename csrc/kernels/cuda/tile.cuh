@@ -26,8 +26,8 @@ struct Row {
   static constexpr int kVector = 16 / sizeof(T); // elements
   static constexpr int kElements = kLanes * kVector;
   // Lanes whose bits of one row make a byte, and a word of 32.
-  static constexpr int kByte = 8 / kVector, kSharers = 4 * kByte;
-  static_assert(kElements % kWord == 0);
+  static constexpr int kByte = 8 / kVector, kLanesPerWord = 4 * kByte;
+  static_assert(kElements % kElementsPerWord == 0);
 };
 
 template <typename T>
@@ -38,18 +38,19 @@ struct alignas(16) Vector {
 // The lane's part of a whole tile, which begins at an element.
 template <typename T, int rows>
 struct Tile {
-  using Of = Row<T>;
+  using RowType = Row<T>;
   int64_t first;
   int lane = threadIdx.x % kLanes;
-  int place = lane % Of::kSharers; // among those that share a word
-  int byte = place / Of::kByte; // of this word, to which the lane's bits belong
+  int place = lane % RowType::kLanesPerWord; // among those that share a word
+  int byte = place / RowType::kByte; // of this word, to which the lane's bits belong
 
   __device__ __forceinline__ int64_t at(int row) const {
-    return first + row * Of::kElements + lane * Of::kVector;
+    return first + row * RowType::kElements + lane * RowType::kVector;
   }
   // The number of the lane's vector, in memory of less than 2^31 elements.
   __device__ __forceinline__ uint32_t vector(int row) const {
-    return static_cast<uint32_t>(static_cast<uint64_t>(first) / Of::kVector) + row * kLanes + lane;
+    return static_cast<uint32_t>(static_cast<uint64_t>(first) / RowType::kVector) + row * kLanes +
+        lane;
   }
   __device__ __forceinline__ void load(const T* from, int row, Vector<T>& to) const {
     const uint4 words = load128(from + at(row));
@@ -61,33 +62,33 @@ struct Tile {
     store128(to + at(row), words);
   }
 
-  // The 32 bits that this lane reads or writes: of the lanes that share a word, the first of those
-  // for byte r has row r's.
+  // The 32-bit word that this lane loads or stores. Of the lanes whose bits make one word, the
+  // first lane for byte r handles the word of row r.
   __device__ __forceinline__ bool has_word() const {
-    return place % Of::kByte == 0 && byte < rows;
+    return place % RowType::kByte == 0 && byte < rows;
   }
   __device__ __forceinline__ int64_t word() const {
-    return static_cast<int64_t>(static_cast<uint64_t>(first) / 32) + byte * Of::kVector +
-        lane / Of::kSharers;
+    return static_cast<int64_t>(static_cast<uint64_t>(first) / 32) + byte * RowType::kVector +
+        lane / RowType::kLanesPerWord;
   }
   // From a byte for each row, of which this lane fills the first kVector bits, to the word that it
   // writes. All lanes of a warp call this function and the next.
   __device__ __forceinline__ uint32_t gather_bits(uint32_t bits) const {
-    constexpr uint32_t kOfLane = 0x1010101u * ((1u << Of::kVector) - 1);
-    uint32_t bytes = (bits & kOfLane) << (place % Of::kByte * Of::kVector);
+    constexpr uint32_t kOfLane = 0x1010101u * ((1u << RowType::kVector) - 1);
+    uint32_t bytes = (bits & kOfLane) << (place % RowType::kByte * RowType::kVector);
 #pragma unroll
-    for (int step = 1; step < Of::kByte; step *= 2) {
+    for (int step = 1; step < RowType::kByte; step *= 2) {
       bytes |= __shfl_xor_sync(~0u, bytes, step);
     }
-    const uint32_t next = __shfl_xor_sync(~0u, bytes, Of::kByte);
+    const uint32_t next = __shfl_xor_sync(~0u, bytes, RowType::kByte);
     bytes = __byte_perm(bytes, next, byte % 2 == 0 ? 0x6240 : 0x3715);
-    const uint32_t after = __shfl_xor_sync(~0u, bytes, 2 * Of::kByte);
+    const uint32_t after = __shfl_xor_sync(~0u, bytes, 2 * RowType::kByte);
     return __byte_perm(bytes, after, byte < 2 ? 0x5410 : 0x3276);
   }
-  // Gives every lane its own part of the words that were read.
-  __device__ __forceinline__ uint32_t take_bits(uint32_t read, int row) const {
-    const uint32_t word = __shfl_sync(~0u, read, lane - place + row * Of::kByte);
-    return word >> (place * Of::kVector) & ((1u << Of::kVector) - 1);
+  // Returns this lane's part of the words that were read.
+  __device__ __forceinline__ uint32_t scatter_bits(uint32_t read, int row) const {
+    const uint32_t word = __shfl_sync(~0u, read, lane - place + row * RowType::kByte);
+    return word >> (place * RowType::kVector) & ((1u << RowType::kVector) - 1);
   }
 };
 

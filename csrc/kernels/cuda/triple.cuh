@@ -7,38 +7,38 @@ namespace {
 
 // A number of each of 32 elements, by how it compares with their x, lo and hi: one of these, or
 // what is chosen from them.
-struct Ordered {
+struct OrderedKey {
   static constexpr int kChosen = -1;
 
   WordMask le[3], ge[3];
   int argument = kChosen; // else which of the three it is
 };
 
-CLAMPGRAD_HOST_DEVICE WordMask le(const Ordered& a, const Ordered& b) {
-  return b.argument == Ordered::kChosen ? b.ge[a.argument] : a.le[b.argument];
+CLAMPGRAD_HOST_DEVICE WordMask le(const OrderedKey& a, const OrderedKey& b) {
+  return b.argument == OrderedKey::kChosen ? b.ge[a.argument] : a.le[b.argument];
 }
-CLAMPGRAD_HOST_DEVICE WordMask lt(const Ordered& a, const Ordered& b) {
-  return le(a, b) & negate(le(b, a));
+CLAMPGRAD_HOST_DEVICE WordMask lt(const OrderedKey& a, const OrderedKey& b) {
+  return le(a, b) & logical_not(le(b, a));
 }
-CLAMPGRAD_HOST_DEVICE WordMask eq(const Ordered& a, const Ordered& b) {
+CLAMPGRAD_HOST_DEVICE WordMask eq(const OrderedKey& a, const OrderedKey& b) {
   return le(a, b) & le(b, a);
 }
-CLAMPGRAD_HOST_DEVICE Ordered select(WordMask mask, const Ordered& a, const Ordered& b) {
-  Ordered chosen;
+CLAMPGRAD_HOST_DEVICE OrderedKey select(WordMask mask, const OrderedKey& a, const OrderedKey& b) {
+  OrderedKey chosen;
   for (int k = 0; k < 3; ++k) {
     chosen.le[k] = select(mask, a.le[k], b.le[k]);
     chosen.ge[k] = select(mask, a.ge[k], b.ge[k]);
   }
   return chosen;
 }
-CLAMPGRAD_HOST_DEVICE Ordered larger(const Ordered& a, const Ordered& b) {
+CLAMPGRAD_HOST_DEVICE OrderedKey larger(const OrderedKey& a, const OrderedKey& b) {
   return select(lt(a, b), b, a);
 }
 
 // Floats, whose comparisons are added up as numbers: the bools of a tile are far more than a GPU
 // has predicates, and ptxas takes many instructions to keep them.
-struct AddedUp : ElementHere<float> {
-  struct Register : Single<float> {
+struct SummedElement : CudaElement<float> {
+  struct Register : SingleRegister<float> {
     using Mask = float; // 1 or 0
 
     static CLAMPGRAD_HOST_DEVICE bool bit(float recorded, int) {
@@ -55,7 +55,7 @@ struct AddedUp : ElementHere<float> {
       std::memcpy(&sum, &masks, sizeof(sum));
       return static_cast<uint32_t>(sum);
     }
-    static CLAMPGRAD_HOST_DEVICE uint32_t gathered(uint32_t bits) {
+    static CLAMPGRAD_HOST_DEVICE uint32_t compact_bits(uint32_t bits) {
       const uint32_t rows = bits & 0xffff, halves = (rows | rows << 8) & 0xff00ff;
       return (halves | halves << 4) & 0xf0f0f0f;
     }
@@ -65,25 +65,27 @@ struct AddedUp : ElementHere<float> {
 template <typename E>
 struct CompareTriple : Op<TensorForward<3>, E, 3> {
   BitFormat format;
-  int differentiated;
+  int differentiated_mask;
 
-  template <typename V, typename Recorded>
+  template <typename V, typename RecordedBit>
   CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[3], Recorded (&recorded)[6], V (&out)[1]) const {
+      const V (&in)[3], RecordedBit (&recorded)[6], V (&out)[1]) const {
     using M = Mask<V>;
-    const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
+    const auto x = make_comparand<E>(in[0]), lo = make_comparand<E>(in[1]),
+               hi = make_comparand<E>(in[2]);
     const M x_lo = le(x, lo), lo_x = le(lo, x), x_hi = le(x, hi), hi_x = le(hi, x);
     const M lo_hi = le(lo, hi), hi_lo = le(hi, lo);
-    // The result of clamped(), by the fewest comparisons: first of x and lo, then of that and hi.
-    const V raised = select(M(lo_x | negate(x.number)), in[0], in[1]);
-    const M is_nan = negate(M(x_lo | lo_x)), is_low = select(lo_x, x_hi, lo_hi);
+    // The result of clamp_values(), by the fewest comparisons: first of x and lo, then of that and
+    // hi.
+    const V raised = select(M(lo_x | logical_not(x.not_nan)), in[0], in[1]);
+    const M is_nan = logical_not(M(x_lo | lo_x)), is_low = select(lo_x, x_hi, lo_hi);
     out[0] = select(M(is_nan | is_low), raised, in[2]);
-    recorded[0] = as<Recorded>(x_lo, in[0], in[1]);
-    recorded[1] = as<Recorded>(lo_x, in[1], in[0]);
-    recorded[2] = as<Recorded>(x_hi, in[0], in[2]);
-    recorded[3] = as<Recorded>(hi_x, in[2], in[0]);
-    recorded[4] = as<Recorded>(lo_hi, in[1], in[2]);
-    recorded[5] = as<Recorded>(hi_lo, in[2], in[1]);
+    recorded[0] = as<RecordedBit>(x_lo, in[0], in[1]);
+    recorded[1] = as<RecordedBit>(lo_x, in[1], in[0]);
+    recorded[2] = as<RecordedBit>(x_hi, in[0], in[2]);
+    recorded[3] = as<RecordedBit>(hi_x, in[2], in[0]);
+    recorded[4] = as<RecordedBit>(lo_hi, in[1], in[2]);
+    recorded[5] = as<RecordedBit>(hi_lo, in[2], in[1]);
   }
 
   CLAMPGRAD_HOST_DEVICE void make_bits(const uint32_t (&recorded)[6], uint32_t (&bits)[3]) const {
@@ -101,25 +103,25 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
   }
 
  private:
-  using Argument = Compared<Ordered>;
+  using Argument = Comparand<OrderedKey>;
 
-  template <typename Recorded, typename V>
-  static CLAMPGRAD_HOST_DEVICE Recorded as(Mask<V> less_or_equal, V a, V b) {
-    if constexpr (std::is_same_v<Recorded, float>) {
+  template <typename RecordedBit, typename V>
+  static CLAMPGRAD_HOST_DEVICE RecordedBit as(Mask<V> less_or_equal, V a, V b) {
+    if constexpr (std::is_same_v<RecordedBit, float>) {
       return cuda::le1(a, b);
     } else {
       return less_or_equal;
     }
   }
 
-  static CLAMPGRAD_HOST_DEVICE Argument argument(WordMask number, const Ordered& key) {
-    return {key, everywhere<WordMask>(), number};
+  static CLAMPGRAD_HOST_DEVICE Argument argument(WordMask not_nan, const OrderedKey& key) {
+    return {key, all_true<WordMask>(), not_nan};
   }
   // Whether a convention has this format for three Tensors.
   template <BitFormat tried>
   static constexpr bool is_format() {
-    for (int g = 0; g < kGradients; ++g) {
-      if (format_of(static_cast<Gradient>(g), 3) == tried) {
+    for (int g = 0; g < kGradientCount; ++g) {
+      if (bit_format_of(static_cast<Gradient>(g), 3) == tried) {
         return true;
       }
     }
@@ -132,16 +134,16 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
     if constexpr (is_format<tried>()) {
       if (format == tried) {
         const Argument y = {
-            clamped(x.key, lo.key, hi.key, x, lo, hi), everywhere<WordMask>(), WordMask()};
+            clamp_values(x.key, lo.key, hi.key, x, lo, hi), all_true<WordMask>(), WordMask()};
         WordMask masks[3];
-        triple_bits<tried>(triple_masks<tried>(x, lo, hi, y, differentiated), masks);
+        pack_triple_bits<tried>(triple_masks<tried>(x, lo, hi, y, differentiated_mask), masks);
         for (int b = 0; b < 3; ++b) {
           bits[b] = masks[b].bits;
         }
         return;
       }
     }
-    if constexpr (tried != BitFormat::position) {
+    if constexpr (tried != BitFormat::region) {
       apply_rule<first + 1>(x, lo, hi, bits);
     }
   }
@@ -149,9 +151,10 @@ struct CompareTriple : Op<TensorForward<3>, E, 3> {
 
 template <typename E>
 auto compare_triple(const TensorForward<3>& call) {
-  using Here = std::conditional_t<std::is_same_v<E, ElementHere<float>>, AddedUp, E>;
-  const BitFormat format = format_of(call.gradient, 3);
-  return CompareTriple<Here>{{}, format, call.differentiated};
+  using ComparingElement =
+      std::conditional_t<std::is_same_v<E, CudaElement<float>>, SummedElement, E>;
+  const BitFormat format = bit_format_of(call.gradient, 3);
+  return CompareTriple<ComparingElement>{{}, format, call.differentiated_mask};
 }
 
 } // namespace

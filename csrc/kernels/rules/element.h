@@ -1,4 +1,4 @@
-// What a rule may use.
+// The vocabulary of rules.
 //
 // Note [One rule for a value, a vector and a Tensor]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -33,21 +33,20 @@ template <typename V>
 using Mask = decltype(eq(V(), V()));
 
 template <typename M>
-CLAMPGRAD_RULE M everywhere() {
+CLAMPGRAD_RULE M all_true() {
   if constexpr (std::is_constructible_v<M, int>) {
     return M(-1); // true, or all bits
   } else {
     return M() == M();
   }
 }
-// Everywhere or nowhere.
 template <typename M>
-CLAMPGRAD_RULE M broadcast(bool condition) {
-  return condition ? everywhere<M>() : M();
+CLAMPGRAD_RULE M mask_from_bool(bool condition) {
+  return condition ? all_true<M>() : M();
 }
 template <typename M>
-CLAMPGRAD_RULE M negate(M a) {
-  return a ^ everywhere<M>();
+CLAMPGRAD_RULE M logical_not(M a) {
+  return a ^ all_true<M>();
 }
 template <typename M, typename V>
 CLAMPGRAD_RULE V select(M mask, V a, V b) {
@@ -66,7 +65,8 @@ CLAMPGRAD_RULE V lesser(V a, V b) {
   return b < a ? b : a;
 }
 
-// The bounds of one call, as values or as keys. An absent one blocks nothing; nothing ties with it.
+// The bounds of one call, as values or as keys. An absent bound never blocks x and never ties with
+// it.
 template <typename V>
 struct Bounds {
   V lo, hi;
@@ -83,7 +83,7 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
     // Bits (AVX-512, CUDA) are and-ed. For lanes, one more select costs less than an & per bound.
     using M = Mask<K>;
     constexpr bool selects = std::is_same_v<M, K>;
-    const M counts = selects ? everywhere<M>() : comparable;
+    const M counts = selects ? all_true<M>() : comparable;
     const M below = has_lo ? M(counts & lt(key, keys.lo)) : M();
     const M above = has_hi ? M(counts & lt(keys.hi, key)) : M();
     const V clamped = select(above, values.hi, select(below, values.lo, value));
@@ -91,7 +91,7 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
   }
 }
 
-// What all elements have in common.
+// The base of all elements.
 template <typename E>
 struct Element {
   // The values of torch.clamp, and of torch.fmax and fmin: the rule has chosen `result` from the
@@ -108,8 +108,8 @@ struct Element {
 
   // Halving twice rounds like quartering once.
   template <typename V>
-  static CLAMPGRAD_RULE V quartered(V x) {
-    return E::halved(E::halved(x));
+  static CLAMPGRAD_RULE V quarter_of(V x) {
+    return E::half_of(E::half_of(x));
   }
   template <typename M, typename V>
   static CLAMPGRAD_RULE V pseudo_gradient(M passes, V g, V outside) {
@@ -129,36 +129,35 @@ struct Real : Element<Real<T>> {
   using Lane = T;
   static constexpr T one = 1, minus_one = -1;
 
-  // What is compared in place of the value.
+  // The key, which is compared in place of the value.
   template <typename V>
   static CLAMPGRAD_RULE V key(V x) {
     return x;
   }
-  // Not NaN.
   template <typename V>
-  static CLAMPGRAD_RULE Mask<V> number(V x) {
+  static CLAMPGRAD_RULE Mask<V> not_nan(V x) {
     return eq(x, x);
   }
   // Where keys compare as the numbers do: everywhere, because a NaN's key is a NaN.
   template <typename V>
   static CLAMPGRAD_RULE Mask<V> comparable(V) {
-    return everywhere<Mask<V>>();
+    return all_true<Mask<V>>();
   }
 
   template <typename V>
-  static CLAMPGRAD_RULE V halved(V x) {
+  static CLAMPGRAD_RULE V half_of(V x) {
     return x * T(0.5);
   }
   template <typename V>
-  static CLAMPGRAD_RULE V third(V x) {
+  static CLAMPGRAD_RULE V third_of(V x) {
     return x / T(3);
   }
 };
 
-// float16 and bfloat16 as their bits, because integers are compared without a conversion. The
-// results of the arithmetic are those of float32, rounded to nearest, ties to even.
+// float16 and bfloat16 as their bits, because integers are compared without a conversion.
+// Arithmetic gives the results of float32, rounded to nearest, ties to even.
 template <int mantissa_bits>
-struct Short : Element<Short<mantissa_bits>> {
+struct Bits16 : Element<Bits16<mantissa_bits>> {
   using Lane = uint16_t;
   static constexpr uint16_t implicit_bit = 1 << mantissa_bits;
   static constexpr uint16_t infinity = 0x8000 - implicit_bit;
@@ -185,28 +184,28 @@ struct Short : Element<Short<mantissa_bits>> {
     return select(lt(Key<V>(x), Key<V>()), Key<V>(-m), m);
   }
   template <typename V>
-  static CLAMPGRAD_RULE Mask<V> number(V x) {
+  static CLAMPGRAD_RULE Mask<V> not_nan(V x) {
     return below(magnitude(x), infinity + 1);
   }
   template <typename V>
   static CLAMPGRAD_RULE Mask<V> comparable(V x) {
-    return number(x);
+    return not_nan(x);
   }
 
   template <typename V>
-  static CLAMPGRAD_RULE V halved(V x) {
+  static CLAMPGRAD_RULE V half_of(V x) {
     const V m = magnitude(x);
-    return scaled(x, V(m - implicit_bit), V((m + (m >> 1 & Lane(1))) >> 1), 2);
+    return with_sign_of(x, V(m - implicit_bit), V((m + (m >> 1 & Lane(1))) >> 1), 2);
   }
   template <typename V>
-  static CLAMPGRAD_RULE V third(V x) {
+  static CLAMPGRAD_RULE V third_of(V x) {
     const V m = magnitude(x), s = significand(m);
     // 2s/3 where that is 1 or more, else 4s/3 with an exponent one lower. Never a tie to round.
     const auto lower = below(s, implicit_bit + implicit_bit / 2);
     const V q = V(V(select(lower, V(s * Lane(4)), V(s * Lane(2))) + Lane(1)) / Lane(3));
     const V exponent = select(lower, V(V() + Lane(2 * implicit_bit)), V(V() + implicit_bit));
     const V base = V(V(m - s) - exponent);
-    return scaled(x, V(base + q), V(V(units(m) + Lane(1)) / Lane(3)), 3);
+    return with_sign_of(x, V(base + q), V(V(units(m) + Lane(1)) / Lane(3)), 3);
   }
 
  private:
@@ -225,7 +224,7 @@ struct Short : Element<Short<mantissa_bits>> {
   }
   // The sign of x and, by its exponent, `normal` or `subnormal`; x where not finite.
   template <typename V>
-  static CLAMPGRAD_RULE V scaled(V x, V normal, V subnormal, int exponent) {
+  static CLAMPGRAD_RULE V with_sign_of(V x, V normal, V subnormal, int exponent) {
     const V m = magnitude(x);
     const V finite = select(below(m, exponent * implicit_bit), subnormal, normal);
     return select(below(m, infinity), V(finite | (x & Lane(0x8000))), x);
@@ -233,37 +232,37 @@ struct Short : Element<Short<mantissa_bits>> {
 };
 
 template <typename T>
-struct ElementOf : Real<T> {};
+struct ElementFor : Real<T> {};
 template <>
-struct ElementOf<c10::Half> : Short<10> {};
+struct ElementFor<c10::Half> : Bits16<10> {};
 template <>
-struct ElementOf<c10::BFloat16> : Short<7> {};
+struct ElementFor<c10::BFloat16> : Bits16<7> {};
 
 template <typename E, typename V = typename E::Lane>
 using KeyOf = decltype(E::key(V()));
 
 // An argument of a comparison: its key, where a comparison of the key counts, and where the
-// argument is a number. A comparison of two of these is false where one is NaN.
+// argument is not NaN. A comparison of two of these is false where one is NaN.
 template <typename K>
-struct Compared {
+struct Comparand {
   K key;
-  Mask<K> comparable, number;
+  Mask<K> comparable, not_nan;
 };
 template <typename E, typename V>
-CLAMPGRAD_RULE Compared<KeyOf<E, V>> compared(V x) {
-  return {E::key(x), E::comparable(x), E::number(x)};
+CLAMPGRAD_RULE Comparand<KeyOf<E, V>> make_comparand(V x) {
+  return {E::key(x), E::comparable(x), E::not_nan(x)};
 }
 template <typename K>
-CLAMPGRAD_RULE Mask<K> lt(const Compared<K>& a, const Compared<K>& b) {
+CLAMPGRAD_RULE Mask<K> lt(const Comparand<K>& a, const Comparand<K>& b) {
   return a.comparable & b.comparable & lt(a.key, b.key);
 }
 template <typename K>
-CLAMPGRAD_RULE Mask<K> le(const Compared<K>& a, const Compared<K>& b) {
+CLAMPGRAD_RULE Mask<K> le(const Comparand<K>& a, const Comparand<K>& b) {
   return a.comparable & b.comparable & le(a.key, b.key);
 }
 template <typename K>
-CLAMPGRAD_RULE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
-  return a.comparable & eq(a.key, b.key); // the key of a NaN is no number's
+CLAMPGRAD_RULE Mask<K> eq(const Comparand<K>& a, const Comparand<K>& b) {
+  return a.comparable & eq(a.key, b.key); // no number has the key of a NaN
 }
 
 } // namespace

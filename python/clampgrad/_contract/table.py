@@ -11,7 +11,7 @@ CONVENTIONS: tuple[str, ...] = tuple(TABLE["conventions"])
 PSEUDO: tuple[str, ...] = tuple(c for c in CONVENTIONS if c in TABLE["pseudo_gradients"]["rows"][0])
 EXACT: tuple[str, ...] = tuple(c for c in CONVENTIONS if c not in PSEUDO)
 # Under these, a clamp by a number and a Tensor takes the number as a constant Tensor.
-AT_ONCE: tuple[str, ...] = (*TABLE["at_once"], *PSEUDO)
+ONE_STEP: tuple[str, ...] = (*TABLE["one_step"], *PSEUDO)
 # The conventions whose gradient is 0 at a bound that is a number, like that of torch's relu.
 _TIES = [row["numbers"] for row in TABLE["operators"]["clamp"]["rows"] if len(row["active"]) > 1]
 STRICT: tuple[str, ...] = tuple(c for c in EXACT if all(tie[c] == 0 for tie in _TIES))
@@ -22,12 +22,12 @@ CANONICAL: dict[str, str] = {name: name for name in CONVENTIONS} | ALIASES
 def factors(
     row: dict[str, Any], convention: str, numbers: bool, differentiated: Set[str]
 ) -> list[Any]:
-    """What g is multiplied by for each argument, at the position of a
-    row, under an exact convention."""
+    """Returns the factor of g for each argument, at the position of a row, under an exact
+    convention."""
     nothing = [0] * len(row["points"][0])
     if numbers:
         return [row["numbers"][convention], *nothing[1:]]
-    shared = convention in TABLE["asks"] and len(row["active"]) > 1
+    shared = convention in TABLE["depends_on_differentiated"] and len(row["active"]) > 1
     return (
         nothing if shared and not differentiated >= {*row["active"]} else row["tensors"][convention]
     )
@@ -48,11 +48,11 @@ def _beside_constants(convention: str) -> str | None:
 BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for name in CONVENTIONS}
 
 
-def unknown(name: str, *also: str) -> str:
-    """The error for an unknown name: the known names, and the one that was perhaps meant.
+def unknown_gradient_message(name: str, *also: str) -> str:
+    """Returns the error for an unknown name: the known names, and the one that was perhaps meant.
 
-    The compiled functions say it too, the operators less; `also` is
-    what the caller accepts besides.
+    The compiled functions call this, too (csrc/python/module.cpp); the operators say less. `also`
+    lists what else the caller accepts.
     """
     from difflib import get_close_matches  # here: few programs misspell a name
 

@@ -24,19 +24,21 @@ except ModuleNotFoundError:
         "--no-build-isolation .` in the folder above), and import it from elsewhere, without that folder in PYTHONPATH"
     ) from None
 from clampgrad._implementation.environment import is_set
-from clampgrad._implementation.library import TO_MEND, NoLibrary, libraries, load_library
+from clampgrad._implementation.library import REINSTALL_ADVICE, NoLibrary, libraries, load_library
 from clampgrad._implementation.stamp import minor
-from clampgrad._torch.compiler import leave_to_callers
+from clampgrad._torch.compiler import skip_own_frames
 from clampgrad._torch.private_names import check
+from clampgrad._torch.torchs_functions import CLAMPS, EXTREMA
 
 if TYPE_CHECKING:
     from clampgrad._C import *  # noqa: F403
 
 FUNCTIONS = (
-    *("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
-    *("maximum", "minimum", "fmax", "fmin"),
-    *("Block", "pin_named", "pin_innermost", "pin_make_innermost", "pin_process", "pin_current"),
-    *("pin_ask", "pin_ask_in_this_thread", "pin_register", "pin_reached", "pin_observe"),
+    *CLAMPS,
+    *EXTREMA,
+    *("Block", "pin_canonical_name", "pin_thread_block", "pin_set_thread_block"),
+    *("pin_set_process", "pin_current", "pin_set_block_resolver", "pin_set_resolver_enabled"),
+    *("pin_register_kernels", "pin_call_counts", "pin_observe"),
 )
 
 
@@ -66,18 +68,20 @@ def choose() -> tuple[str, str, ModuleType]:
         except NoLibrary as error:
             why = str(error)
         if required:
-            raise ImportError(f"{why}; CLAMPGRAD_REQUIRE_COMPILED is set. To mend it, {TO_MEND}")
+            raise ImportError(
+                f"{why}; CLAMPGRAD_REQUIRE_COMPILED is set. To mend it, {REINSTALL_ADVICE}"
+            )
         if libraries() or MISSING:  # otherwise it was built without one on purpose
             warnings.warn(
                 f"clampgrad runs its portable implementation, in plain PyTorch: {why}. To mend it, "
-                f"{TO_MEND}. CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",
+                f"{REINSTALL_ADVICE}. CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",
                 stacklevel=2,
             )
     check("portable")
     import_module("clampgrad._implementation.portable.operators")
     portably = import_module("clampgrad._implementation.portable")
     # Of these, kernels are made.
-    leave_to_callers("clampgrad._contract", "clampgrad._torch", __name__)
+    skip_own_frames("clampgrad._contract", "clampgrad._torch", __name__)
     return "portable", why, portably
 
 

@@ -10,7 +10,7 @@ from clampgrad._contract.table import BESIDE_CONSTANTS, CANONICAL
 _ops = torch.ops.clampgrad
 
 
-def traced(name: str, input: Tensor, *bounds: Any, **keywords: Any) -> Tensor:
+def call_operator(name: str, input: Tensor, *bounds: Any, **keywords: Any) -> Tensor:
     """Calls the operator for the function `name`, in the overload that fits the bounds."""
     operator = getattr(_ops, name)
     if not name.startswith("clamp"):

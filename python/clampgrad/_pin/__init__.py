@@ -1,12 +1,12 @@
-"""clampgrad.pin, and all that it tells torch.
+"""clampgrad.pin, and the hooks that it installs in torch.
 
 pin              pin and set_pin, which people call
-decorated        what becomes of a function that pin decorates
-body             code that runs under a pin, whenever it runs
-state            which pin holds where
+decorated        functions that pin decorates
+body             bodies of functions that run under a pin, whenever they run
+state            which pin is active
 installed        the convention that the installed torch has by itself
-verbose          what a process says of its pin
-first_pin        tells torch about pins, at the first one, by the next two
-backward         what calls a function again in backward does so under its pin
+verbose          what a process prints about its pin
+first_pin        installs the hooks of the next two, at the first pin
+backward         functions that backward calls again run under the pin of their forward
 compiled_code    compiled code is guarded by its pin
 """

@@ -11,41 +11,41 @@ from typing import Any
 
 import torch
 
-from clampgrad._pin.body import Remembered, remember
-from clampgrad._pin.state import current
+from clampgrad._pin.body import PinnedFunction, bind_current_pin
+from clampgrad._pin.state import current_pin_name
 from clampgrad._torch.changes import (
     Change,
     expect,
     expect_attribute,
     expect_first,
+    mark_replacement,
     original,
-    replacing,
 )
-from clampgrad._torch.private_names import expected, unsupported
+from clampgrad._torch.private_names import require_name, unsupported
 
 PIN_OF_FORWARD = "_clampgrad_pin_of_forward"  # an attribute of what forward keeps for backward
 
 
 class RecomputeFunction:
-    """The attribute of that name of a frame. What was set before the
-    first pin is called without one."""
+    """Replaces the attribute `recompute_fn` of a checkpoint frame: stores the function with the
+    current pin. A function from before the first pin runs without one."""
 
     def __set__(self, frame: Any, function: Callable[..., Any]) -> None:
-        frame.__dict__["recompute_fn"] = remember(function)
+        frame.__dict__["recompute_fn"] = bind_current_pin(function)
 
     def __get__(self, frame: Any, owner: type) -> Any:
         function = frame.__dict__["recompute_fn"]
-        return function if isinstance(function, Remembered) else Remembered(function, None)
+        return function if isinstance(function, PinnedFunction) else PinnedFunction(function, None)
 
 
-def remember_in_checkpoints(checkpoint: ModuleType) -> list[Change]:
-    frame = expected("torch.utils.checkpoint:_CheckpointFrame")
+def change_checkpoints(checkpoint: ModuleType) -> list[Change]:
+    frame = require_name("torch.utils.checkpoint:_CheckpointFrame")
     expect(frame.__init__, "self", "recompute_fn", "early_stop", "unpack_error_cb", "metadata_fn")
     reentrant = expect_attribute(checkpoint, "CheckpointFunction")
-    return [Change(frame, "recompute_fn", RecomputeFunction()), *remember_in(reentrant)]
+    return [Change(frame, "recompute_fn", RecomputeFunction()), *wrap_autograd_function(reentrant)]
 
 
-def remember_in_operators(package: ModuleType) -> list[Change]:
+def change_operators(package: ModuleType) -> list[Change]:
     changes = []
     for name, module in sorted(sys.modules.items()):
         if name.startswith(f"{package.__name__}."):
@@ -54,7 +54,7 @@ def remember_in_operators(package: ModuleType) -> list[Change]:
                 # Others are there because the module imports them.
                 if is_function and thing.__module__ == name:
                     try:
-                        changes += remember_in(thing)
+                        changes += wrap_autograd_function(thing)
                     except RuntimeError as error:
                         changes += refuse_under_a_pin(thing, error)
     if not changes:
@@ -63,13 +63,14 @@ def remember_in_operators(package: ModuleType) -> list[Change]:
 
 
 def refuse_under_a_pin(function: Any, why: Exception) -> list[Change]:
-    """Without a pin, an operator of a kind that we do not know works as before."""
+    """Makes an operator of a kind that we do not know raise an error under a pin. Without a pin it
+    works as before."""
 
     def refusing(torchs: Callable[..., Any]) -> Any:
-        @replacing(torchs)
+        @mark_replacement(torchs)
         def refused(*args: Any, **keywords: Any) -> Any:
-            if current() is not None:
-                raise RuntimeError(f"{why}; the pin {current()!r} cannot hold in it")
+            if current_pin_name() is not None:
+                raise RuntimeError(f"{why}; the pin {current_pin_name()!r} cannot hold in it")
             return torchs(*args, **keywords)
 
         return staticmethod(refused)
@@ -78,21 +79,21 @@ def refuse_under_a_pin(function: Any, why: Exception) -> list[Change]:
     return [Change(function, n, refusing(original(getattr(function, n)))) for n in names]
 
 
-def remember_in(function: Any) -> list[Change]:
+def wrap_autograd_function(function: Any) -> list[Change]:
     torchs_forward, torchs_backward = original(function.forward), original(function.backward)
     for torchs in torchs_forward, torchs_backward:
         expect_first(torchs, "ctx")
 
-    @replacing(torchs_forward)
+    @mark_replacement(torchs_forward)
     def forward(ctx: Any, *args: Any) -> Any:
-        setattr(ctx, PIN_OF_FORWARD, current())
+        setattr(ctx, PIN_OF_FORWARD, current_pin_name())
         return torchs_forward(ctx, *args)
 
-    @replacing(torchs_backward)
+    @mark_replacement(torchs_backward)
     def backward(ctx: Any, *grads: Any) -> Any:
         # A forward from before the first pin has no such attribute.
         name = getattr(ctx, PIN_OF_FORWARD, None)
-        return Remembered(torchs_backward, name)(ctx, *grads)
+        return PinnedFunction(torchs_backward, name)(ctx, *grads)
 
     return [
         Change(function, "forward", staticmethod(forward)),

@@ -1,4 +1,4 @@
-"""Code that runs under a pin whenever it runs: later, or in steps."""
+"""Bodies of functions that run under a pin whenever they run: later, or in steps."""
 
 from __future__ import annotations
 
@@ -7,32 +7,38 @@ from collections.abc import Callable
 from typing import Any
 
 from clampgrad._implementation import Block
-from clampgrad._pin.state import current, innermost, make_innermost, new_block, tidy
+from clampgrad._pin.state import (
+    active_block,
+    create_block,
+    current_pin_name,
+    drop_closed_blocks,
+    set_innermost_block,
+)
 
 
-class Body:
-    """Code that runs under a pin in steps. The pin holds while it runs, and in tasks
-    that it starts until it ends."""
+class PinnedBody:
+    """A body that runs under a pin, in steps. The pin is active while it runs, and in tasks that it
+    starts until it ends."""
 
     def __init__(self, name: str | None) -> None:
-        self.block = new_block(name)
-        self.inside: Block | None = self.block  # or whatever block the body is in
+        self.block = create_block(name)
+        self.inside: Block | None = self.block  # or the block that the body has entered
 
-    def __enter__(self) -> Body:
+    def __enter__(self) -> PinnedBody:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.block.is_open = False
-        tidy()
+        drop_closed_blocks()
 
     def run(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-        outside = innermost()
-        self.move_here()
+        outside = active_block()
+        self.assign_to_this_thread()
         try:
-            make_innermost(self.inside)
+            set_innermost_block(self.inside)
             return function(*args, **keywords)
         finally:
-            self.inside = make_innermost(outside)
+            self.inside = set_innermost_block(outside)
             # Note [What is thrown in]
             # ~~~~~~~~~~~~~~~~~~~~~~~~
             # The frames between a caller and the body are in the traceback of an exception that was
@@ -40,16 +46,17 @@ class Body:
             # stay until Python looks for cycles.
             del function, args
 
-    def move_here(self) -> None:
-        """A generator may go on in another thread, and its blocks with it."""
+    def assign_to_this_thread(self) -> None:
+        """Assigns the body's blocks to this thread. A suspended generator may have been resumed in
+        another one."""
         block = self.inside
         while block:
             if not block.is_of_this_thread:
-                block.move_here()
+                block.assign_to_this_thread()
             block = None if block is self.block else block.outer
 
     @types.coroutine
-    def steps(self, generator: Any) -> Any:
+    def drive(self, generator: Any) -> Any:
         """Runs a generator or, awaited, a coroutine."""
         resume, value = generator.send, None
         try:
@@ -66,17 +73,21 @@ class Body:
             del generator, resume, value  # Note [What is thrown in]
 
 
-class Remembered:
-    """A function and what is pinned while it runs."""
+class PinnedFunction:
+    """A function, and the pin under which it runs."""
 
     def __init__(self, function: Callable[..., Any], name: str | None) -> None:
         self.function, self.name = function, name
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        with Body(self.name) as body:
+        with PinnedBody(self.name) as body:
             return body.run(self.function, *args, **keywords)
 
 
-def remember(function: Callable[..., Any]) -> Remembered:
-    """The function with the pin that holds now; a remembered one keeps its pin."""
-    return function if isinstance(function, Remembered) else Remembered(function, current())
+def bind_current_pin(function: Callable[..., Any]) -> PinnedFunction:
+    """Binds the active pin to a function. One that has a pin already keeps it."""
+    return (
+        function
+        if isinstance(function, PinnedFunction)
+        else PinnedFunction(function, current_pin_name())
+    )

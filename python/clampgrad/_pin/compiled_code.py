@@ -21,43 +21,45 @@ from typing import Any
 from clampgrad import _implementation
 from clampgrad._contract.table import TABLE
 from clampgrad._implementation.build import SOURCES, VERSION
-from clampgrad._pin.state import current
-from clampgrad._torch.changes import Change, expect, original, replacing
-from clampgrad._torch.compiler import add_guard, guard_of_every_frame, is_guarded, was_saved
-from clampgrad._torch.private_names import expected
+from clampgrad._pin.state import current_pin_name
+from clampgrad._torch.changes import Change, expect, mark_replacement, original
+from clampgrad._torch.compiler import add_guard, guard_of_every_frame, is_guarded, is_loaded_code
+from clampgrad._torch.private_names import require_name
 
 
 def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
     """Pickled by name: moving it invalidates saved code."""
-    add_guard(builder, guard, lambda _: current() == pin, f"clampgrad.pin.current() == {pin!r}")
+    add_guard(
+        builder, guard, lambda _: current_pin_name() == pin, f"clampgrad.pin.current() == {pin!r}"
+    )
 
 
 guard_global_state.__name__ = "GLOBAL_STATE"  # by which torch knows the guard's type
 
 
 def guard_compiled_code(_: object) -> list[Change]:
-    builder = expected("torch._dynamo.guards:GuardBuilder")
+    builder = require_name("torch._dynamo.guards:GuardBuilder")
     name, torchs = guard_of_every_frame(builder)
     expect(torchs, "self", "guard")
 
-    @replacing(torchs)
+    @mark_replacement(torchs)
     def wrapped(self: Any, guard: Any) -> None:
-        saved = was_saved(self)
+        saved = is_loaded_code(self)
         if not saved:
-            guard.create_fn = functools.partial(guard_global_state, pin=current())
-        guard_global_state(self, guard, pin=None if saved else current())
+            guard.create_fn = functools.partial(guard_global_state, pin=current_pin_name())
+        guard_global_state(self, guard, pin=None if saved else current_pin_name())
 
     return [Change(builder, name, wrapped)]
 
 
 def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
-    """Code that was compiled ahead of time, or loaded, before the first pin
-    of this process has no guard."""
-    torchs = original(expected("torch._dynamo.aot_compile:AOTCompiledFunction.guard_check"))
+    """Refuses, under a pin, code that was compiled ahead of time, or loaded, before the first pin
+    of this process: it has no guard."""
+    torchs = original(require_name("torch._dynamo.aot_compile:AOTCompiledFunction.guard_check"))
 
-    @replacing(torchs)
+    @mark_replacement(torchs)
     def guard_check(self: Any, *args: Any, **keywords: Any) -> bool:
-        if current() is not None and not is_guarded(self):
+        if current_pin_name() is not None and not is_guarded(self):
             raise RuntimeError(
                 "clampgrad.pin: this function was compiled ahead of time, or loaded, before the "
                 "first pin of the process; compile or load it after that"
@@ -68,21 +70,21 @@ def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
 
 
 @functools.cache
-def gradients() -> tuple[str, ...]:
-    """The origin of our operators' gradients. Builds of one version may differ in their sources."""
+def gradient_fingerprint() -> tuple[str, ...]:
+    """Returns what the gradients of our operators depend on. Builds of one version may differ in
+    their sources."""
     table = json.dumps(TABLE, sort_keys=True).encode()
     return VERSION, SOURCES, _implementation.name, hashlib.sha256(table).hexdigest()
 
 
-def key_caches(_: object) -> list[Change]:
-    """Changes the key of every graph, because a graph may call our
-    operators inside somebody else's."""
-    details = expected("torch._inductor.codecache:FxGraphHashDetails")
+def add_pin_to_cache_keys(_: object) -> list[Change]:
+    """Changes the key of every graph: a graph may call our operators inside other people's."""
+    details = require_name("torch._inductor.codecache:FxGraphHashDetails")
     torchs = original(details.__init__)
 
-    @replacing(torchs)
+    @mark_replacement(torchs)
     def __init__(self: Any, *args: Any, **keywords: Any) -> None:
         torchs(self, *args, **keywords)
-        self.clampgrad = (*gradients(), current())
+        self.clampgrad = (*gradient_fingerprint(), current_pin_name())
 
     return [Change(details, "__init__", __init__)]

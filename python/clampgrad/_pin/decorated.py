@@ -1,7 +1,7 @@
 """Functions that clampgrad.pin decorates: their bodies run under the pin, and nothing else does.
 
-A generator or coroutine function runs its body later and in steps. So may what another function
-returns: `inspect` cannot tell for a function around the function.
+A generator or coroutine function runs its body later and in steps. Any function may return a
+generator or a coroutine; `inspect` does not see through a wrapper.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 
 from torch import nn
 
-from clampgrad._pin.body import Body
+from clampgrad._pin.body import PinnedBody
 from clampgrad._pin.captured import warn_if_captured
-from clampgrad._pin.first_pin import tell_torch
+from clampgrad._pin.first_pin import ensure_hooks_installed
 
 # Objects that run code after the call has returned. @contextmanager makes a ContextDecorator.
 RUNS_LATER = Iterator, Awaitable, AsyncIterator, ContextDecorator, AsyncContextDecorator
-Enter = Callable[[], Body]
+Enter = Callable[[], PinnedBody]
 
 
-def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
-    """The function that stands for one that is decorated: a function or
-    generator, asynchronous or not."""
+def decorate(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
+    """Returns a wrapper that runs the body of a function or generator, asynchronous or not, under
+    the pin."""
     if not callable(function) or isinstance(function, (type, nn.Module, classmethod, staticmethod)):
         raise TypeError(
             f"clampgrad.pin decorates functions, not {function!r}: decorate the function or the "
@@ -35,17 +35,17 @@ def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., A
             "clampgrad.pin(...)`"
         )
 
-    enter = functools.partial(under, name)
+    enter = functools.partial(enter_pin, name)
 
     def call(*args: Any, **keywords: Any) -> Any:
         with enter() as body:
             result = body.run(function, *args, **keywords)
         if isinstance(result, types.GeneratorType):
-            later = generator(lambda: result, enter, result.gi_code)
+            later = wrap_generator(lambda: result, enter, result.gi_code)
         elif isinstance(result, types.CoroutineType):
-            later = coroutine(lambda: result, enter)
+            later = wrap_coroutine(lambda: result, enter)
         elif isinstance(result, types.AsyncGeneratorType):
-            later = asynchronous_generator(lambda: result, enter)
+            later = wrap_async_generator(lambda: result, enter)
         else:
             if isinstance(result, RUNS_LATER):
                 warnings.warn(
@@ -57,45 +57,48 @@ def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., A
             return result
         return functools.wraps(function)(later)()
 
-    # They run the same bodies. To inspect, and so to pytest, each looks like the function.
-    instead = functools.wraps(function)(in_steps(function, function, enter) or call)
+    # inspect, and so pytest, sees the signature of the function.
+    wrapper = functools.wraps(function)(wrap_if_generator(function, function, enter) or call)
     # torch.jit.script raises this. It would compile the function without the pin.
-    instead.__script_unsupported = (  # type: ignore[attr-defined]
+    wrapper.__script_unsupported = (  # type: ignore[attr-defined]
         "clampgrad.pin decorates what TorchScript would compile without it: script the function, "
         "and pin the call"
     )
-    return instead
+    return wrapper
 
 
-def in_steps(function: Any, runs: Any, enter: Enter) -> Callable[..., Any] | None:
-    """What stands for the function if what it runs is a generator or coroutine function."""
+def wrap_if_generator(function: Any, runs: Any, enter: Enter) -> Callable[..., Any] | None:
+    """Returns a wrapper if `runs`, the body of the function, is a generator or coroutine function,
+    or else None."""
     if inspect.iscoroutinefunction(runs):
-        return coroutine(function, enter)
+        return wrap_coroutine(function, enter)
     if inspect.isasyncgenfunction(runs):
-        return asynchronous_generator(function, enter)
+        return wrap_async_generator(function, enter)
     if inspect.isgeneratorfunction(runs) and hasattr(runs, "__code__"):
-        return generator(function, enter, runs.__code__)
+        return wrap_generator(function, enter, runs.__code__)
     return None
 
 
-def generator(make: Callable[..., Any], enter: Enter, runs: types.CodeType) -> Callable[..., Any]:
+def wrap_generator(
+    make: Callable[..., Any], enter: Enter, runs: types.CodeType
+) -> Callable[..., Any]:
     def generate(*args: Any, **keywords: Any) -> Any:
         with enter() as body:
-            return (yield from body.steps(body.run(make, *args, **keywords)))
+            return (yield from body.drive(body.run(make, *args, **keywords)))
 
     # A generator that types.coroutine decorates is awaited.
     return types.coroutine(generate) if runs.co_flags & inspect.CO_ITERABLE_COROUTINE else generate
 
 
-def coroutine(make: Callable[..., Any], enter: Enter) -> Callable[..., Any]:
+def wrap_coroutine(make: Callable[..., Any], enter: Enter) -> Callable[..., Any]:
     async def run(*args: Any, **keywords: Any) -> Any:
         with enter() as body:
-            return await body.steps(body.run(make, *args, **keywords))
+            return await body.drive(body.run(make, *args, **keywords))
 
     return run
 
 
-def asynchronous_generator(make: Callable[..., Any], enter: Enter) -> Callable[..., Any]:
+def wrap_async_generator(make: Callable[..., Any], enter: Enter) -> Callable[..., Any]:
     async def generate(*args: Any, **keywords: Any) -> Any:
         with enter() as body:
             steps = body.run(make, *args, **keywords)
@@ -103,7 +106,7 @@ def asynchronous_generator(make: Callable[..., Any], enter: Enter) -> Callable[.
             try:
                 while True:
                     try:
-                        item = await body.steps(step)
+                        item = await body.drive(step)
                     except StopAsyncIteration:
                         return
                     try:
@@ -114,12 +117,12 @@ def asynchronous_generator(make: Callable[..., Any], enter: Enter) -> Callable[.
                         step = steps.athrow(error)
             finally:
                 del step  # Note [What is thrown in]
-                await body.steps(steps.aclose())
+                await body.drive(steps.aclose())
 
     return generate
 
 
-def under(name: str | None) -> Body:
+def enter_pin(name: str | None) -> PinnedBody:
     warn_if_captured(name, stacklevel=4)
-    tell_torch()
-    return Body(name)
+    ensure_hooks_installed()
+    return PinnedBody(name)

@@ -1,13 +1,12 @@
-"""The first pin of a process tells torch about pins, all parts of it or none.
+"""The first pin of a process installs hooks in torch, all or none.
 
-- backward: what calls a function again in backward does so under the pin of the forward;
-- compiled_code: compiled code is guarded by its pin, and found in caches by it;
-- the Python dispatcher, which compilers trace with, keeps the kernel of each operator: these are
-  dropped.
+- backward: code that calls a function again in backward does so under the pin of the forward;
+- compiled_code: compiled code is guarded by its pin, and looked up in caches by it;
+- the kernels that the Python dispatcher, with which compilers trace, has cached are dropped.
 
-The changes stay when the last pin is gone, because what was recorded without a pin has to stay
-without one. All of this is internal to torch. Everything is checked before the first change: in a
-release that differs, the first pin raises, and nothing is changed.
+The hooks stay when the last pin is gone, because a call that was recorded without a pin has to stay
+without one. They change internals of torch. Everything is checked before the first change: in a
+release that differs, the first pin raises an error, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -21,24 +20,29 @@ from types import ModuleType
 from typing import Any
 
 from clampgrad import _implementation
-from clampgrad._pin.backward import remember_in_checkpoints, remember_in_operators
-from clampgrad._pin.compiled_code import guard_compiled_code, key_caches, refuse_code_without_guard
-from clampgrad._pin.state import current
+from clampgrad._pin.backward import change_checkpoints, change_operators
+from clampgrad._pin.compiled_code import (
+    add_pin_to_cache_keys,
+    guard_compiled_code,
+    refuse_code_without_guard,
+)
+from clampgrad._pin.state import current_pin_name
 from clampgrad._torch import after_import, compiler
-from clampgrad._torch.after_import import imported, when_imported
-from clampgrad._torch.changes import Change, made
+from clampgrad._torch.after_import import get_if_imported, when_imported
+from clampgrad._torch.changes import Change, apply_changes
 
-# How a module of torch is to change. Each checks what it is about to change, and changes nothing.
+# Functions that return the changes of a module of torch. Each checks what is about to change, and
+# changes nothing.
 CHANGES: dict[str, Callable[[Any], list[Change]]] = {
-    "torch.utils.checkpoint": remember_in_checkpoints,
-    "torch._higher_order_ops": remember_in_operators,
-    "torch._inductor.codecache": key_caches,
+    "torch.utils.checkpoint": change_checkpoints,
+    "torch._higher_order_ops": change_operators,
+    "torch._inductor.codecache": add_pin_to_cache_keys,
     "torch._dynamo.aot_compile": refuse_code_without_guard,
     "torch._dynamo.guards": guard_compiled_code,
 }
 
 
-def held_over_forks(lock: Any) -> Any:
+def hold_during_fork(lock: Any) -> Any:
     """Returns the lock, an RLock, which the thread that forks holds during the fork: a thread that
     held it in the parent is not there to release it in the child.
 
@@ -54,12 +58,12 @@ def held_over_forks(lock: Any) -> Any:
 
 _done = False
 # Held while torch is changed, and never while something is imported.
-_changing = held_over_forks(threading.RLock())
-# Held while torch is told, and taken before _changing, at a fork too.
-_first = held_over_forks(threading.RLock())
+_change_lock = hold_during_fork(threading.RLock())
+# Held while hooks are installed, and taken before _change_lock, at a fork too.
+_install_lock = hold_during_fork(threading.RLock())
 
 
-def at_import(module: ModuleType) -> None:
+def change_imported_module(module: ModuleType) -> None:
     """Changes a module that is imported after the first pin.
 
     Under a pin, which could not hold in it, a failure ends the import. Without one it is a warning,
@@ -67,70 +71,72 @@ def at_import(module: ModuleType) -> None:
     """
     global _done
     try:
-        with _changing, made(CHANGES[module.__name__](module)):
+        with _change_lock, apply_changes(CHANGES[module.__name__](module)):
             pass
     except Exception as error:
         _done = False
-        if current() is not None:
+        if current_pin_name() is not None:
             raise after_import.Refused(
-                f"{error}; the pin {current()!r} cannot hold there"
+                f"{error}; the pin {current_pin_name()!r} cannot hold there"
             ) from error
         raise
 
 
-def tell_torch() -> None:
-    """Called before every pin, until it has succeeded once. If it fails, torch is as it was."""
+def ensure_hooks_installed() -> None:
+    """Installs the hooks, unless they are installed. If that fails, torch is as it was."""
     if not _done:
-        tell_in_turn()
+        install_hooks_under_locks()
 
 
-def tell_in_turn() -> None:
-    """One thread tells torch; others wait for it.
+def install_hooks_under_locks() -> None:
+    """Installs the hooks in one thread, for which others wait.
 
-    It needs two locks, ours and the compiler's. A thread that compiles holds the
-    compiler's and may come here, so nobody who holds ours waits for the compiler's. And
-    nobody keeps the compiler's without ours, which a fork takes: so no child finds the
-    compiler locked by a thread of the parent.
+    Takes our lock, then tries the compiler's without waiting: a thread that compiles holds the
+    compiler's lock, and may be waiting here for ours. No thread holds the compiler's lock without
+    ours, which a fork takes, so no child finds the compiler locked by a thread of the parent.
     """
     while not _done:
-        with _first:
+        with _install_lock:
             lock = compiler.lock()
             if lock.acquire(blocking=False):
                 try:
-                    tell_once()
+                    install_hooks()
                 finally:
                     lock.release()
                 return
         time.sleep(0.001)
 
 
-def tell_once() -> None:
+def install_hooks() -> None:
     global _done
     if _done:
         return
-    with after_import.acting(CHANGES, at_import), ExitStack() as undone_if_the_rest_fails:
-        dynamo = imported("torch._dynamo")
-        modules = {name: module for name in CHANGES if (module := imported(name))}
-        with _changing:
-            compiler.kept_kernels("aten::clamp")
+    with (
+        after_import.registered_action(CHANGES, change_imported_module),
+        ExitStack() as undone_if_the_rest_fails,
+    ):
+        dynamo = get_if_imported("torch._dynamo")
+        modules = {name: module for name in CHANGES if (module := get_if_imported(name))}
+        with _change_lock:
+            compiler.dispatch_cache_of("aten::clamp")
             if dynamo:
                 compiler.reset_precompiled()
             changes = [change for name in modules for change in CHANGES[name](modules[name])]
-            undone_if_the_rest_fails.enter_context(made(changes))
+            undone_if_the_rest_fails.enter_context(apply_changes(changes))
         if dynamo:
             compiler.drop_compiled()  # what was compiled so far has no guard
-        register_kernels()  # last: they stay registered
+        register_kernels()  # last, because kernels stay registered
     _done = True
 
 
 def register_kernels() -> None:
-    """For an audit, too, which needs nothing else of all this."""
-    with _first:
-        for name in _implementation.pin_register():
-            compiler.kept_kernels(name).clear()
+    """Registers the kernels. An audit needs these, and no other hook."""
+    with _install_lock:
+        for name in _implementation.pin_register_kernels():
+            compiler.dispatch_cache_of(name).clear()
 
 
 # A graph may have our operators where nothing was ever pinned.
-when_imported("torch._inductor.codecache", at_import)
+when_imported("torch._inductor.codecache", change_imported_module)
 # A first pin inside a compiled function breaks its graph, and nothing that it does is compiled.
-compiler.leave_uncompiled(__name__, "tell_in_turn")
+compiler.disable_compilation(__name__, "install_hooks_under_locks")

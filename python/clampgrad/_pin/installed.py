@@ -10,10 +10,10 @@ import torch
 
 from clampgrad import _implementation
 from clampgrad._contract.table import ALIASES, EXACT, TABLE
-from clampgrad._pin.body import Remembered
-from clampgrad._torch.compiler import leave_uncompiled
+from clampgrad._pin.body import PinnedFunction
+from clampgrad._torch.compiler import disable_compilation
 from clampgrad._torch.quiet import quietly
-from clampgrad._torch.surroundings import differentiating, registered_derivatives
+from clampgrad._torch.surroundings import force_recording, registered_derivatives
 from clampgrad._torch.torchs_functions import TORCHS
 
 # The overloads that are measured.
@@ -28,21 +28,23 @@ class NoConvention(RuntimeError):
     """Somebody gave this torch gradients that the table does not have."""
 
 
-def installed() -> str:
-    """Returns the convention of the derivatives that torch has now. An extension may register
-    others at the alias key Autograd at any time, also after the first pin, whose kernels would hide
-    them. They are told apart by the file and line that registered them."""
-    return measured(registered_derivatives(f"aten::{name}" for name in FUNCTIONAL))
+def detect_installed_convention() -> str:
+    """Returns the convention of the derivatives that torch has now.
+
+    An extension may register others at the alias key Autograd at any time, also after the first
+    pin, whose kernels would hide them. The file and line that registered them identify them.
+    """
+    return measure_convention(registered_derivatives(f"aten::{name}" for name in FUNCTIONAL))
 
 
 @functools.lru_cache(maxsize=1)
-def measured(derivatives: tuple[str, ...]) -> str:
-    """Measured, because the number of a release says nothing of a torch that was patched.
-    `derivatives` are the ones that are registered: others are measured anew."""
+def measure_convention(derivatives: tuple[str, ...]) -> str:
+    """Measures the convention, because the number of a release says nothing about a patched torch.
+    `derivatives`, which are registered, are the key of the cache."""
     # The answer is kept, so nothing around the first call may change it: a
     # pin, no_grad, a mode, a hook.
-    unpinned = Remembered(slopes, None)
-    with differentiating(), quietly():
+    unpinned = PinnedFunction(measure_gradients, None)
+    with force_recording(), quietly():
         found = unpinned(TORCHS)
         for convention in EXACT:
             if found == unpinned(_implementation, gradient=convention):
@@ -58,23 +60,24 @@ def release() -> tuple[int, ...]:
 
 
 def by_release() -> dict[tuple[int, ...], str]:
-    """The convention of the releases up to each that the aliases in the table name."""
+    """Maps each release that an alias names (torch_2_13) to the convention of the releases up to
+    it."""
     own = {name: convention for name, convention in ALIASES.items() if name.startswith("torch_")}
     return {tuple(map(int, name.split("_")[1:])): convention for name, convention in own.items()}
 
 
-def of_the_release() -> str:
-    """The convention that the release of the installed torch has; one
-    that is newer has the last."""
+def convention_of_release() -> str:
+    """Returns the convention that the release of the installed torch has. A newer release has the
+    last one."""
     until = by_release()
     return until[min((number for number in until if number >= release()), default=max(until))]
 
 
-def patched() -> str | None:
-    """A sentence, if the gradients are not those of the release: somebody changed this torch."""
-    own = of_the_release()
+def describe_patch() -> str | None:
+    """Returns a sentence if the gradients of this torch are not those of its release, or None."""
+    own = convention_of_release()
     try:
-        found = f"those of {installed()}"
+        found = f"those of {detect_installed_convention()}"
     except NoConvention:
         found = "those of no convention"
     if found == f"those of {own}":
@@ -90,9 +93,9 @@ def patched() -> str | None:
     )
 
 
-def slopes(functions: Any, **keywords: Any) -> list[float]:
-    """The gradient of the first argument in each row of the table: beside constants, beside others
-    that are being differentiated, and beside numbers.
+def measure_gradients(functions: Any, **keywords: Any) -> list[float]:
+    """Measures the gradient of the first argument in each row of the table: beside constants,
+    beside differentiated arguments, and beside numbers.
 
     NaN is left out: nothing is documented there, and releases of one convention differ.
     """
@@ -115,5 +118,5 @@ def tensors(values: list[float], differentiated: bool = False) -> list[torch.Ten
     return [torch.tensor(v, requires_grad=differentiated, **double) for v in values]
 
 
-for _function in ("registered_derivatives", "slopes"):
-    leave_uncompiled(__name__, _function)
+for _function in ("registered_derivatives", "measure_gradients"):
+    disable_compilation(__name__, _function)

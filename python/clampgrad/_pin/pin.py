@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec, TypeAlias, TypeV
 from torch import nn
 
 from clampgrad import _implementation
-from clampgrad._contract.table import CANONICAL, unknown
+from clampgrad._contract.table import CANONICAL, unknown_gradient_message
 from clampgrad._pin import body, state, verbose
-from clampgrad._pin.captured import shown, warn_if_captured
-from clampgrad._pin.decorated import decorated, in_steps
-from clampgrad._pin.first_pin import tell_torch
-from clampgrad._pin.installed import installed
+from clampgrad._pin.captured import format_pin, warn_if_captured
+from clampgrad._pin.decorated import decorate, wrap_if_generator
+from clampgrad._pin.first_pin import ensure_hooks_installed
+from clampgrad._pin.installed import detect_installed_convention
 
 if TYPE_CHECKING:
     from clampgrad._contract.gradients import Gradient
@@ -72,51 +72,51 @@ class pin:
     _is_used = True  # until it has been made
 
     def __init__(self, gradient: Pinned | None, *, maximize: bool = False) -> None:
-        self._name = named(gradient, maximize)
+        self._name = resolve_pin_name(gradient, maximize)
         caller = sys._getframe(1)
-        self._made_at = caller.f_code.co_filename, caller.f_lineno
+        self._created_at = caller.f_code.co_filename, caller.f_lineno
         self._is_used = False
 
     def __del__(self) -> None:
         if not self._is_used:
             warnings.warn_explicit(
-                f"{shown(self._name)} was made and not used, so nothing was pinned: write `with` before it, "
+                f"{format_pin(self._name)} was made and not used, so nothing was pinned: write `with` before it, "
                 "or @ to decorate a function; clampgrad.set_pin pins the process",
                 UserWarning,
-                *self._made_at,
+                *self._created_at,
             )
 
     def __repr__(self) -> str:
         if self._is_used:
-            return shown(self._name)
+            return format_pin(self._name)
         # A notebook shows what is made and not used, and keeps it, so that __del__ says nothing.
         return (
-            f"{shown(self._name)[:-1]}, not active: write `with` before it, or clampgrad.set_pin "
+            f"{format_pin(self._name)[:-1]}, not active: write `with` before it, or clampgrad.set_pin "
             "to pin the process>"
         )
 
     def __enter__(self) -> pin:
         self._is_used = True
         warn_if_captured(self._name, stacklevel=3)
-        tell_torch()
-        block = state.new_block(self._name, self)
+        ensure_hooks_installed()
+        block = state.create_block(self._name, self)
         try:
-            state.make_innermost(block)
+            state.set_innermost_block(block)
             return self
         except BaseException:  # a KeyboardInterrupt after all, say
             block.is_open = False
             raise
 
     def __exit__(self, error: object, *_: object) -> None:
-        found = None
+        entered = None
         try:
-            found = state.entered_by(self)
+            entered = state.find_block_entered_by(self)
         finally:
-            block, is_innermost = found or state.entered_by(self)
+            block, is_active = entered or state.find_block_entered_by(self)
             if block:
                 block.is_open = False
-        state.tidy()
-        if error is None and not is_innermost:
+        state.drop_closed_blocks()
+        if error is None and not is_active:
             raise RuntimeError(
                 f"{self!r} was left before a block that was entered after it: what ran in between "
                 "may have had the wrong pin"
@@ -128,7 +128,7 @@ class pin:
         """Decorates a function or generator, asynchronous or not, so that
         its body runs under the pin."""
         self._is_used = True
-        return decorated(function, self._name)
+        return decorate(function, self._name)
 
     @staticmethod
     def current() -> str | None:
@@ -136,7 +136,7 @@ class pin:
 
         With ``maximize=True`` the name is, for example, ``"with_grad, maximize"``.
         """
-        return state.current()
+        return state.current_pin_name()
 
     @staticmethod
     def remember(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -146,9 +146,9 @@ class pin:
         Use it for code that runs a forward again in backward;
         ``torch.utils.checkpoint`` does not need it.
         """
-        if isinstance(function, body.Remembered):  # it keeps its pin
+        if isinstance(function, body.PinnedFunction):  # it keeps its pin
             return function
-        name = state.current()
+        name = state.current_pin_name()
         runs: object = function
         while isinstance(runs, functools.partial):
             runs = runs.func
@@ -156,20 +156,20 @@ class pin:
             runs = getattr(runs, "forward", None)  # a scripted one may have none
         elif not inspect.isroutine(runs):
             runs = getattr(type(runs), "__call__", None)  # noqa: B004 -- what it is
-        whole = in_steps(function, runs, functools.partial(body.Body, name))
-        return body.Remembered(whole or function, name)
+        whole = wrap_if_generator(function, runs, functools.partial(body.PinnedBody, name))
+        return body.PinnedFunction(whole or function, name)
 
 
-def named(gradient: Pinned | None, maximize: bool) -> str | None:
-    """What is pinned: a convention, by its first name, or None. Raises as the operators do."""
+def resolve_pin_name(gradient: Pinned | None, maximize: bool) -> str | None:
+    """Returns the first name of the convention to pin, or None. Raises as the operators do."""
     if gradient is None:
         if maximize:
             raise ValueError("maximize=True does not apply to torch's own gradient")
         return None
-    name = installed() if gradient == "installed" else gradient
+    name = detect_installed_convention() if gradient == "installed" else gradient
     if isinstance(name, str) and name not in CANONICAL:
-        raise ValueError(unknown(name, "installed"))
-    return _implementation.pin_named(name, maximize)
+        raise ValueError(unknown_gradient_message(name, "installed"))
+    return _implementation.pin_canonical_name(name, maximize)
 
 
 class set_pin:
@@ -206,26 +206,27 @@ class set_pin:
     """
 
     def __init__(self, gradient: Pinned | None, *, maximize: bool = False) -> None:
-        self._name = named(gradient, maximize)
+        self._name = resolve_pin_name(gradient, maximize)
         if self._name is not None:
             verbose.is_wanted()  # raises for a wrong value, before anything is pinned
-            tell_torch()
-        self._before = state.pin_process(self._name)
+            ensure_hooks_installed()
+        self._before = state.set_process_pin(self._name)
         if self._name is not None:
-            verbose.pinned(self._name)
+            verbose.announce_pin(self._name)
 
     def __repr__(self) -> str:
         return f"<clampgrad.set_pin: {self._name}>"
 
     def __enter__(self) -> set_pin:
-        state.pin_process(self._name)  # again, if the object is kept and another pin was set since
+        # Again, because another pin may have been set since, if the object was kept.
+        state.set_process_pin(self._name)
         return self
 
     def __exit__(self, *_: object) -> None:
-        state.pin_process(self._before)
+        state.set_process_pin(self._before)
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
-        state.pin_process(self._before)
+        state.set_process_pin(self._before)
         raise TypeError(
             "clampgrad.set_pin pins the process, and decorates nothing: decorate with clampgrad.pin"
         )

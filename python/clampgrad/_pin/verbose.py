@@ -16,24 +16,25 @@ from clampgrad import _implementation
 from clampgrad._contract.words import counted
 from clampgrad._implementation.build import VERSION
 from clampgrad._implementation.environment import is_set
+from clampgrad._torch.torchs_functions import EXTREMA
 
 NOTHING = (
-    "warning: the pin reached no call: in this process nothing was differentiated through clamp, "
-    "maximum, minimum, fmax or fmin"
+    "warning: the pin reached no call: in this process nothing was differentiated through "
+    f"{', '.join(['clamp', *EXTREMA[:-1]])} or {EXTREMA[-1]}"
 )
 
 
 def is_wanted() -> bool:
-    """Asked before a process is pinned too, because it raises where the
-    variable is neither 0 nor 1."""
+    """Whether CLAMPGRAD_VERBOSE is set. Raises ValueError where it is neither 0 nor 1, so `set_pin`
+    calls this before it pins."""
     try:
         return is_set("CLAMPGRAD_VERBOSE")
     except ImportError as error:
         raise ValueError(str(error)) from None
 
 
-def pinned(name: str | None) -> None:
-    """One line for each pin of a process, and one when the process ends."""
+def announce_pin(name: str | None) -> None:
+    """Prints a line for a pin of the process, and one when the process ends."""
     if is_wanted():
         kind = f"{_implementation.name} implementation, torch {torch.__version__}"
         say(f"pinned to {name} ({kind}, clampgrad {VERSION})")
@@ -45,23 +46,23 @@ def report_at_exit() -> None:
     atexit.register(report)
     if hasattr(os, "register_at_fork"):  # not on Windows
         os.register_at_fork(
-            after_in_child=lambda: counted_before.update(reached() - counted_before)
+            after_in_child=lambda: inherited_counts.update(count_pinned_calls() - inherited_counts)
         )
 
 
-counted_before: Counter[str] = Counter()  # by the process that forked this one
+inherited_counts: Counter[str] = Counter()  # of the process that forked this one
 
 
-def reached() -> Counter[str]:
-    """How many calls of each operator; its overloads are one operator."""
+def count_pinned_calls() -> Counter[str]:
+    """Counts the calls of each operator that got the gradient of a pin, its overloads together."""
     found: Counter[str] = Counter()
-    for name, calls in _implementation.pin_reached().items():
+    for name, calls in _implementation.pin_call_counts().items():
         found[name.removeprefix("aten::").partition(".")[0]] += calls
     return found
 
 
 def report() -> None:
-    found = reached() - counted_before
+    found = count_pinned_calls() - inherited_counts
     calls = ", ".join(f"{name} {n}" for name, n in sorted(found.items()))
     say(f"the pin reached {counted(found.total(), 'call')}: {calls}" if found else NOTHING)
 

@@ -5,13 +5,13 @@
     dispatcher      kernels in Python, and the node that one makes
     tangents        what carries a tangent, in forward mode
     engine          how Python enters the engine of autograd
-    thread_state    what torch hands on to the threads that work for a thread
-    compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps
+    thread_state    the state that torch copies to the threads that work for a thread
+    compiler        how compiled code is guarded and dropped, and the kernels that tracing caches
     torchs_functions  torch's clamps and their kind, as they were at import
-    our_functions   what torch.compile, torch.fx and torch.jit are told of ours
-    modules         modules of torch that ask an attribute of the instance how to run
+    our_functions   introduces our functions to torch.compile, torch.fx and torch.jit
+    modules         modules of torch whose forward an attribute of the instance overrides
     changes         changes of torch: checked, made together or not at all
-    after_import    what is done to a module that torch imports later
+    after_import    actions on a module that torch imports later
 
 Nothing here knows of conventions or pins, and nothing else reaches for a private name of torch
 (test/pin/test_private.py).

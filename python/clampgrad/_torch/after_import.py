@@ -23,7 +23,7 @@ class Refused(ImportError):
 
 
 class AfterImport(MetaPathFinder):
-    """Calls functions on a module whenever that is imported, also when it is reloaded.
+    """Runs actions on a module whenever that is imported, also when it is reloaded.
 
     There is one finder, and it is never removed: another thread that walks sys.meta_path meanwhile
     would skip the finder after it.
@@ -40,17 +40,17 @@ class AfterImport(MetaPathFinder):
             find = getattr(finder, "find_spec", None)
             if spec := find and find(fullname, path, target):
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = Then(spec.loader, self)
+                    spec.loader = HookedLoader(spec.loader, self)
                 return spec
         return None
 
-    def imported(self, module: ModuleType) -> None:
+    def run_actions(self, module: ModuleType) -> None:
         for action in tuple(self.actions[module.__name__]):
             act(action, module)
 
 
-class Then(Loader):
-    """Runs a module's own loader, then the functions."""
+class HookedLoader(Loader):
+    """Runs the loader of a module, then the actions."""
 
     def __init__(self, loader: Any, after: AfterImport) -> None:
         self.loader, self.after = loader, after
@@ -65,7 +65,7 @@ class Then(Loader):
             module.__spec__.loader = self.loader
         self.loader.exec_module(module)
         if sys.modules.get(module.__name__) is module:  # not if somebody executes a copy of it
-            self.after.imported(module)
+            self.after.run_actions(module)
 
     def __getattr__(self, name: str) -> Any:
         if name == "loader":  # copy.copy asks before it has set any attribute
@@ -94,7 +94,7 @@ def on_import(name: str, action: Action) -> None:
 
 
 @contextmanager
-def acting(names: Iterable[str], action: Action) -> Iterator[None]:
+def registered_action(names: Iterable[str], action: Action) -> Iterator[None]:
     """Calls `action` on each of the modules when it is imported, from now
     on, unless the block fails."""
     new = [name for name in names if action not in _finder.actions.get(name, ())]
@@ -109,15 +109,15 @@ def acting(names: Iterable[str], action: Action) -> Iterator[None]:
         raise
 
 
-def imported(name: str) -> ModuleType | None:
-    """The module, if it is imported. Waits for another thread that is importing it."""
+def get_if_imported(name: str) -> ModuleType | None:
+    """Returns the module if it is imported. Waits for another thread that is importing it."""
     return import_module(name) if sys.modules.get(name) else None
 
 
 def when_imported(name: str, action: Action) -> None:
     """Calls `action` on the module: now, if it is there, and whenever it is imported."""
     on_import(name, action)  # first, lest another thread imports it in between
-    if module := imported(name):
+    if module := get_if_imported(name):
         act(action, module)
 
 

@@ -1,5 +1,5 @@
-"""Changes to torch: checked before the first is made, made together or
-not at all, and made only once.
+"""Changes to torch: checked before the first is made, made together or not at all, and made only
+once.
 
 A replacement holds the function of torch that it replaces, and is marked as one. So a
 second import of this package, or a first pin that is tried again, replaces torch's own
@@ -30,8 +30,8 @@ class Change(NamedTuple):
     value: Any
 
 
-def replacing(torchs: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Decorates a function that replaces one of torch."""
+def mark_replacement(torchs: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Returns a decorator for a function that replaces one of torch."""
 
     def decorate(function: Function) -> Function:
         replacement = functools.update_wrapper(function, torchs)
@@ -42,7 +42,7 @@ def replacing(torchs: Callable[..., Any]) -> Callable[[Function], Function]:
 
 
 def original(function: Function) -> Function:
-    """The function of torch that `function` replaces, or `function` itself."""
+    """Returns the function of torch that `function` replaces, or `function` itself."""
     replacement, torchs = getattr(function, REPLACES, (None, function))
     return torchs if replacement is function else function
 
@@ -53,13 +53,13 @@ def original(function: Function) -> Function:
 def expect(function: Function, *parameters: str) -> None:
     """Raises RuntimeError if the parameters of a function of torch are not those."""
     if (found := tuple(inspect.signature(function).parameters)) != parameters:
-        raise unsupported(f"{named(function)} takes {found}, not {parameters}")
+        raise unsupported(f"{qualified_name(function)} takes {found}, not {parameters}")
 
 
 def expect_first(function: Function, parameter: str) -> None:
     """Raises RuntimeError if that is not the first parameter of a function of torch."""
     if next(iter(inspect.signature(function).parameters), None) != parameter:
-        raise unsupported(f"{named(function)} does not take {parameter!r} first")
+        raise unsupported(f"{qualified_name(function)} does not take {parameter!r} first")
 
 
 def expect_to_take(count: int, function: Function) -> None:
@@ -68,17 +68,17 @@ def expect_to_take(count: int, function: Function) -> None:
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError as error:
-        raise unsupported(f"{named(function)}: {error}") from None
+        raise unsupported(f"{qualified_name(function)}: {error}") from None
 
 
 def expect_attribute(thing: Any, name: str) -> Any:
-    """The attribute, or a RuntimeError that says what is missing."""
+    """Returns the attribute, or raises a RuntimeError that says what is missing."""
     if not hasattr(thing, name):
         raise unsupported(f"{thing!r} has no {name}")
     return getattr(thing, name)
 
 
-def named(function: Function) -> str:
+def qualified_name(function: Function) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
@@ -86,8 +86,8 @@ def named(function: Function) -> str:
 
 
 @contextmanager
-def made(changes: Iterable[Change]) -> Iterator[None]:
-    """Makes the changes, and undoes them if that or the block fails."""
+def apply_changes(changes: Iterable[Change]) -> Iterator[None]:
+    """Makes the changes, and undoes them if one or the block fails."""
     before: list[Change] = []
     try:
         for owner, name, value in changes:

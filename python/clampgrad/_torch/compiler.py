@@ -1,5 +1,5 @@
-"""torch.compile: how compiled code is guarded, how it is dropped, what of ours is compiled, and the
-kernels that tracing keeps."""
+"""torch.compile: guards compiled code, drops it, decides which of our functions are compiled, and
+drops the kernels that tracing caches."""
 
 import gc
 import inspect
@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from clampgrad._torch.after_import import imported, when_imported
+from clampgrad._torch.after_import import get_if_imported, when_imported
 from clampgrad._torch.changes import expect_attribute, original
-from clampgrad._torch.private_names import expected
+from clampgrad._torch.private_names import require_name
 
 GUARDED = "_clampgrad_pin"  # an attribute of guards that we have added to
 
@@ -36,7 +36,7 @@ def add_guard(builder: Any, guard: Any, holds: Callable[[object], bool], says: s
     setattr(manager, GUARDED, True)
 
 
-def was_saved(builder: Any) -> bool:
+def is_loaded_code(builder: Any) -> bool:
     """Whether the guards belong to loaded code, which another process compiled."""
     return getattr(builder.check_fn_manager.output_graph, "skip_guards_check", False)
 
@@ -47,11 +47,11 @@ def is_guarded(compiled: Any) -> bool:
 
 
 def reset_precompiled() -> Callable[[CodeType], object] | None:
-    """torch's function that drops the code that caching_precompile
-    loaded, if this release has that."""
+    """Returns torch's function that drops the code that caching_precompile loaded, or None in a
+    release without it."""
     if not hasattr(torch._dynamo.config, "caching_precompile"):
         return None
-    return expected("torch._C._dynamo.eval_frame:_reset_precompile_entries")
+    return require_name("torch._C._dynamo.eval_frame:_reset_precompile_entries")
 
 
 def drop_compiled() -> None:
@@ -79,8 +79,8 @@ def with_inner(codes: Iterable[CodeType]) -> Iterator[CodeType]:
 
 
 def uncompiled() -> AbstractContextManager[Any]:
-    """A block in which compiled code runs as it was written."""
-    if not imported("torch._dynamo") or not hasattr(
+    """Returns a context in which compiled functions run eagerly."""
+    if not get_if_imported("torch._dynamo") or not hasattr(
         torch.compiler, "set_stance"
     ):  # torch 2.6 and later
         return nullcontext()
@@ -88,23 +88,23 @@ def uncompiled() -> AbstractContextManager[Any]:
 
 
 def lock() -> Any:
-    """torch's lock, which resetting the compiler takes; a new one where
-    the compiler is not imported."""
+    """Returns torch's lock, which resetting the compiler takes, or a new lock if the compiler is
+    not imported."""
     convert_frame = sys.modules.get("torch._dynamo.convert_frame")
     return getattr(convert_frame, "compile_lock", None) or threading.RLock()
 
 
-def kept_kernels(name: str) -> Any:
-    """The kernels of an operator ("aten::clamp.Tensor") that the Python dispatcher
-    keeps; compilers trace with it."""
+def dispatch_cache_of(name: str) -> Any:
+    """Returns the cache in which the Python dispatcher, with which compilers trace, stores the
+    kernels of an operator ("aten::clamp.Tensor")."""
     operator, _, overload = name.removeprefix("aten::").partition(".")
     found = getattr(getattr(torch.ops.aten, operator), overload or "default")
     return expect_attribute(found, "_dispatch_cache")
 
 
-def leave_uncompiled(module: str, name: str) -> None:
-    """Leaves a function of ours uncompiled: where a compiled function
-    calls it, the graph breaks."""
+def disable_compilation(module: str, name: str) -> None:
+    """Disables the compilation of one of our functions. A compiled function that calls it breaks
+    its graph there."""
 
     def disable(_: object) -> None:
         ours = sys.modules[module]
@@ -113,9 +113,9 @@ def leave_uncompiled(module: str, name: str) -> None:
     when_imported("torch._dynamo", disable)
 
 
-def leave_to_callers(*packages: str) -> None:
-    """Compiles functions of ours only as a part of what calls them: now all
-    modules of the packages are imported.
+def skip_own_frames(*packages: str) -> None:
+    """Makes Dynamo compile the functions of our packages, whose modules are all imported now, only
+    as a part of their callers.
 
     Where Dynamo leaves a frame uncompiled, it compiles the functions that the frame calls; also
     those that torch calls meanwhile, such as a kernel in Python. There a call may have turned
@@ -123,7 +123,7 @@ def leave_to_callers(*packages: str) -> None:
     """
 
     def skip(_: object) -> None:
-        skip_code = expected("torch._dynamo.eval_frame:skip_code")
+        skip_code = require_name("torch._dynamo.eval_frame:skip_code")
         for code in codes_of(packages):
             skip_code(code)
 

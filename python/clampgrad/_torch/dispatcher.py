@@ -39,17 +39,16 @@ def below_autograd(keys: DispatchKeySet) -> DispatchKeySet:
     return keys & BELOW_AUTOGRAD
 
 
-def at_this_level() -> AbstractContextManager[Any]:
-    """A block in which an operator goes to no other level of torch.func, and to no dispatch mode. A
-    kernel cannot turn the modes off alone: an outer level would look for them all the same."""
+def exclude_outer_levels() -> AbstractContextManager[Any]:
+    """Returns a context in which an operator reaches no other level of torch.func, and no dispatch
+    mode. A kernel cannot turn off the modes alone: an outer level would still look for them."""
     guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(OUTER)
     return guard
 
 
 class next_level:
-    """A block in which an autograd function of one level goes on, as torch's own
-    kernels do: no operator comes back to autograd at this level, and gradients and
-    tangents are recorded at the next ones."""
+    """A context in which an autograd function of one level calls operators as torch's own kernels
+    do: below autograd at this level, and recorded at the next ones."""
 
     def __init__(self, records: bool) -> None:
         self.records = records
@@ -65,8 +64,9 @@ class next_level:
             mode.__exit__(*error)
 
 
-def to_torchs_own(keys: DispatchKeySet) -> DispatchKeySet:
-    """torch's own kernel is still at AutogradOther, a key that no backend that clamps has."""
+def torch_kernel_keys(keys: DispatchKeySet) -> DispatchKeySet:
+    """Returns the keys whose kernel is torch's own: we never override AutogradOther, a key that no
+    backend that clamps has."""
     return (keys & FROM_AUTOGRAD_ON) | TORCHS_OWN
 
 
@@ -76,9 +76,9 @@ def operator_named(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
-def register_at_autograd_keys(kernels: dict[str, Kernel]) -> torch.library.Library:
-    """Registers kernels in place of torch's own, at the autograd keys of every backend,
-    until the result is deleted."""
+def register_at_autograd_keys(kernels: dict[str, Kernel], conflict: str) -> torch.library.Library:
+    """Registers kernels in place of torch's own, at the autograd keys of every backend, until the
+    result is deleted. `conflict` is the error for an operator that has a kernel at such a key."""
     names = [name for name in DispatchKey.__members__ if name.startswith("Autograd")]
     keys = [
         n for n in names if n not in NO_BACKENDS and torch._C._parse_dispatch_key(n) is not None
@@ -86,30 +86,26 @@ def register_at_autograd_keys(kernels: dict[str, Kernel]) -> torch.library.Libra
     library = torch.library.Library("aten", "IMPL")
     for name, kernel in kernels.items():
         for key in keys:
-            # Replacing it would leave nothing to call without a pin;
-            # keeping it would leave it unpinned.
+            # We can neither replace such a kernel, which calls without a pin need, nor keep it,
+            # because it ignores pins.
             if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key):
-                raise RuntimeError(
-                    f"clampgrad.pin: aten::{name} has an autograd kernel of its own at {key}, "
-                    "which a pin cannot reach"
-                )
+                raise RuntimeError(conflict.format(f"aten::{name}", key))
             library.impl(name, kernel, key, with_keyset=True)
     return library
 
 
 def batch_first(arg: Any, dim: int | None, missing: int) -> Any:
-    """With the batch as the first dimension, and as many dimensions as the others. No view where it
-    is not needed: torch cannot differentiate the writing of one under vmap."""
+    """Moves the batch to the first dimension, and adds dimensions that other arguments have. Makes
+    no view unless it must: under vmap, torch cannot differentiate a write to a view."""
     if dim is None:
         return arg
     arg = arg.movedim(dim, 0) if dim else arg
     return arg.unflatten(0, (-1, *[1] * missing)) if missing else arg
 
 
-def counted_as_in_a_sample(args: Sequence[Any], sizes: list[int]) -> list[Any]:
-    """In type promotion a bound without dimensions counts less, but a batched one has a
-    dimension. If no argument has any, all count, and those that are not batched get one. `sizes`
-    are the dimensions of a sample."""
+def promote_like_sample(args: Sequence[Any], sizes: list[int]) -> list[Any]:
+    """Casts arguments so that they promote as in one sample, where a bound may have no dimensions
+    and count less. A batched bound has a dimension here. `sizes` are the dimensions of a sample."""
     of = args[0].dtype
     dtypes = [a.dtype for a, n in zip(args, sizes) if isinstance(a, torch.Tensor) and n == sizes[0]]
 
@@ -130,11 +126,11 @@ def may_share_memory(x: torch.Tensor) -> bool:
     return False
 
 
-def batched_in_place(operator: Any, is_pinned: Callable[[], bool]) -> Kernel:
-    """What vmap does with an elementwise operator in place for which torch loops over the
-    samples. Each sample would be a view, and once one is written, what is being
-    differentiated is another. So under a pin all are written at once, but where they share
-    memory, or torch is to raise its error."""
+def make_inplace_batch_rule(operator: Any, is_pinned: Callable[[], bool]) -> Kernel:
+    """Returns a batching rule for an elementwise in-place operator for which torch loops over the
+    samples. Each sample would be a view, and once the first is written, x may be differentiated for
+    the others. So under a pin, one call writes all samples, unless they share memory or are too
+    small for the result, which is torch's error."""
 
     def rule(x: torch.Tensor, *others: Any) -> torch.Tensor:
         level = torch._C._functorch.current_level()
@@ -153,7 +149,7 @@ def batched_in_place(operator: Any, is_pinned: Callable[[], bool]) -> Kernel:
         ]
         with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.FuncTorchBatched)):
             if is_pinned() and max(sizes) == sizes[0] and not may_share_memory(args[0]):
-                args = counted_as_in_a_sample(args, sizes)
+                args = promote_like_sample(args, sizes)
                 operator(*(batch_first(a, d, sizes[0] - n) for a, d, n in zip(args, dims, sizes)))
                 return x
             for i in range(args[0].size(dims[0])):

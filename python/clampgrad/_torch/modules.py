@@ -18,15 +18,15 @@ import torch.nn.functional as F  # torch.jit.script looks up here what torch's s
 from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 
-from clampgrad._torch.after_import import imported
-from clampgrad._torch.changes import Change, expect, made, original, replacing
+from clampgrad._torch.after_import import get_if_imported
+from clampgrad._torch.changes import Change, apply_changes, expect, mark_replacement, original
 from clampgrad._torch.compiler import drop_compiled, lock
-from clampgrad._torch.surroundings import in_a_graph
+from clampgrad._torch.surroundings import is_capturing_graph
 
 # A program compiles what stands in the place of torch's own methods. No kernel
 # calls it (compiler.codes_of).
 COMPILED_BY_ITSELF = True
-# What torch's forward calls. Libraries that count operations or trace put others in their place.
+# The functions that torch's forward calls. Libraries that count operations or trace replace them.
 RELU = F.relu
 HARDTANH = F.hardtanh
 # An attribute; None in the class, so that compiled code guards what an instance has.
@@ -36,15 +36,15 @@ SHOW = (nn.ReLU, nn.Hardtanh, nn.ReLU6)
 
 
 class ForwardOverride(Protocol):
-    """What the attribute of a module may be."""
+    """The attribute of a module that overrides its forward."""
 
     def __call__(self, module: Any, input: Any, /) -> Any: ...
 
     def call_plain(self, module: Any, input: Any, /) -> Any:
-        """Does the same in fewer steps if nothing but autograd sees the call; else returns None."""
+        """Returns the result in fewer steps where only autograd sees the call, or None."""
 
     def extra_repr(self) -> str:
-        """Returns what the module shows of it."""
+        """Describes the override in the repr of the module."""
 
 
 # torch's own methods, once they are replaced. Somebody else may replace ours.
@@ -68,17 +68,17 @@ def change_modules() -> None:
         changes += [
             Change(module, "extra_repr", wrap_extra_repr(module.extra_repr)) for module in SHOW
         ]
-        with made(changes):
-            if imported("torch._dynamo"):
+        with apply_changes(changes):
+            if get_if_imported("torch._dynamo"):
                 drop_compiled()
         _done = True
 
 
-def wrap_forward(present: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    torchs = original(present)
+def wrap_forward(torch_method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    torchs = original(torch_method)
     expect(torchs, "self", "input")
 
-    @replacing(torchs)
+    @mark_replacement(torchs)
     def forward(self: Any, input: Any) -> Any:
         override = getattr(self, OVERRIDE, None)  # a class of others may borrow this method
         if override is None:
@@ -92,11 +92,11 @@ def wrap_forward(present: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return forward
 
 
-def wrap_extra_repr(present: Callable[..., str]) -> Callable[..., str]:
-    torchs = original(present)
+def wrap_extra_repr(torch_method: Callable[..., str]) -> Callable[..., str]:
+    torchs = original(torch_method)
     expect(torchs, "self")
 
-    @replacing(torchs)
+    @mark_replacement(torchs)
     def extra_repr(self: Any) -> str:
         override = getattr(self, OVERRIDE, None)
         text = override.extra_repr() if override is not None else ""
@@ -106,10 +106,10 @@ def wrap_extra_repr(present: Callable[..., str]) -> Callable[..., str]:
 
 
 def is_captured(input: Any) -> bool:
-    """Whether others, who know torch's own functions, want the call: in a graph of
-    theirs, or in their own function."""
+    """Whether torch's own function must run: a graph is captured, torch.fx traces, or a library has
+    replaced F.relu or F.hardtanh."""
     return (
-        in_a_graph()
+        is_capturing_graph()
         or F.relu is not RELU
         or F.hardtanh is not HARDTANH
         or isinstance(input, torch.fx.Proxy)
@@ -117,15 +117,15 @@ def is_captured(input: Any) -> bool:
 
 
 def torchs_forward(module: nn.Module) -> Callable[..., Tensor] | None:
-    """torch's own forward of ReLU or Hardtanh, if the class of the module has or inherits it."""
+    """Returns torch's own forward of ReLU or Hardtanh, if the class of the module has or inherits
+    it."""
     for of in RUN:
         if isinstance(module, of) and type(module).forward is of.forward:
             return TORCHS.get(of, of.forward)
     return None
 
 
-# Where a forward is kept that another one on the instance calls.
-# accelerate's hooks call `_old_forward`.
+# The attributes of an instance that hold a forward. accelerate's hooks call `_old_forward`.
 FORWARD_SLOTS = "forward", "_old_forward"
 
 
@@ -137,16 +137,16 @@ def bind_forward_again(module: nn.Module, *others: Callable[..., Tensor]) -> boo
     of the `others`, is bound again.
     """
     known = {original(of.forward) for of in RUN}.union(others)
-    kept = [
+    bound = [
         name
         for name in FORWARD_SLOTS
         if isinstance(value := vars(module).get(name), types.MethodType)
         and value.__self__ is module
         and original(value.__func__) in known
     ]
-    for name in kept:
+    for name in bound:
         vars(module)[name] = types.MethodType(type(module).forward, module)
-    return bool(kept) or "forward" not in vars(module)
+    return bool(bound) or "forward" not in vars(module)
 
 
 def modules_of(module: nn.Module) -> dict[str, nn.Module | None]:

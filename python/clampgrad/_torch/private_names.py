@@ -13,7 +13,7 @@ import torch
 
 
 class Use(NamedTuple):
-    gone: str
+    if_missing: str
     names: dict[str, str]  # module:name, and what it is for
 
 
@@ -191,7 +191,7 @@ def unsupported(difference: str) -> RuntimeError:
     return RuntimeError(f"clampgrad does not support torch {torch.__version__}: {difference}")
 
 
-def expected(name: str) -> Any:
+def require_name(name: str) -> Any:
     """The object of that name, or a RuntimeError that says what is missing."""
     try:
         return find(name)
@@ -203,6 +203,6 @@ def check(use: str) -> None:
     """Raises ImportError where torch no longer has a name."""
     try:
         for name in PRIVATE[use].names:
-            expected(name)
+            require_name(name)
     except RuntimeError as error:
         raise ImportError(str(error)) from None

@@ -1,5 +1,5 @@
-"""Where a call runs: inside torch.func, in forward mode, in backward, under
-modes; and what its tensors are."""
+"""The surroundings of a call (torch.func, forward mode, backward, modes), and the kinds of its
+tensors."""
 
 import inspect
 import sys
@@ -25,7 +25,7 @@ def in_transform() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
-def in_a_graph() -> bool:
+def is_capturing_graph() -> bool:
     """Whether torch.jit traces or torch.export exports."""
     # torch 2.7 and later. Up to 2.11, torch.compile takes is_exporting() for True.
     return torch.jit.is_tracing() or getattr(torch.compiler, "_is_exporting_flag", False)
@@ -60,7 +60,7 @@ def is_recorded_here(tensors: Iterable[Tensor]) -> bool:
 
 
 def unwrapped(tensor: Tensor) -> Tensor:
-    """What the levels of torch.func have wrapped: all samples of all of them."""
+    """Returns the tensor without the wrappers of torch.func: all samples of all levels."""
     while is_of_transform(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return tensor
@@ -77,7 +77,7 @@ def is_batched_gradient(tensor: Tensor) -> bool:
 
 
 def forward_mode(enabled: bool) -> AbstractContextManager[Any]:
-    """A block in which tangents are recorded, or not."""
+    """Returns a context in which tangents are recorded, or not."""
     return fwad._set_fwd_grad_enabled(enabled)
 
 
@@ -94,8 +94,8 @@ _TRACE = inspect.unwrap(torch.jit.trace).__globals__
 
 
 def below_a_trace() -> bool:
-    """Whether torch.jit.trace has called what runs. Inside an operator that it records torch does
-    not say so, but a function of its module is among the callers."""
+    """Whether torch.jit.trace is among the callers. Inside an operator that it records torch does
+    not say so, but a function of its module is on the stack."""
     frame = sys._getframe()
     while frame := frame.f_back:  # type: ignore[assignment]
         if frame.f_globals is _TRACE:
@@ -103,10 +103,11 @@ def below_a_trace() -> bool:
     return False
 
 
-def guarded(bound: Any) -> Any:
-    """A bound without the floats that Dynamo makes symbols because they change: a guard compares
-    each from now on, whatever the bound makes of it. Where nothing asks, torch up to 2.14 may keep
-    the value without a guard (github.com/pytorch/pytorch/issues/194976)."""
+def guard_dynamic_floats(bound: Any) -> Any:
+    """Makes Dynamo guard the value of each float in a bound that it made a symbol because it
+    changes. Returns a plain number, or the bound itself if it also depends on sizes or data. Where
+    nothing reads the value, torch up to 2.14 may keep it without a guard
+    (github.com/pytorch/pytorch/issues/194976)."""
     if not isinstance(bound, (torch.SymFloat, torch.SymInt)) or "zf" not in str(bound):
         return bound
     changing = {s for s in bound.node.expr.free_symbols if s.name.startswith("zf")}
@@ -126,7 +127,7 @@ def dispatch_modes_are_on() -> bool:
 KEEPS_WRITTEN_INPUTS = (2, 13) <= tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)
 
 
-def in_functionalization() -> bool:
+def is_functionalizing() -> bool:
     """Whether calls are recorded as a graph of functions, by torch.compile for example."""
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FUNCTIONAL) is not None
 
@@ -142,23 +143,24 @@ def in_a_compiler() -> bool:
 
 
 def without_dispatch_modes() -> AbstractContextManager[Any]:
-    """A block in which dispatch modes are off. Under some modes tensors have no values."""
+    """Returns a context in which dispatch modes are off. Under some modes tensors have no
+    values."""
     return dispatch._disable_current_modes()
 
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """A block for our own computations, which no function mode
-    (torch.set_default_device) or dispatch mode sees."""
+    """A context for our own computations, which no function mode (torch.set_default_device) or
+    dispatch mode sees."""
     modes = without_dispatch_modes() if dispatch_modes_are_on() else nullcontext()
     with torch._C.DisableTorchFunction(), modes:
         yield
 
 
 @contextmanager
-def differentiating() -> Iterator[None]:
-    """Like `unseen`, with gradients on, whatever is set around it. They may be
-    NaN, so anomaly mode is off."""
+def force_recording() -> Iterator[None]:
+    """A context like `unseen`, in which gradients are recorded, whatever the caller has set. They
+    may be NaN, so anomaly mode is off."""
     with ExitStack() as stack:
         for block in (unseen(), torch.inference_mode(False), torch.enable_grad()):
             stack.enter_context(block)
@@ -186,14 +188,14 @@ def leave_function_mode(mode: TorchFunctionMode) -> None:
 
 
 def registered_derivatives(operators: Iterable[str]) -> tuple[str, ...]:
-    """What is registered at the alias key Autograd of each operator, as torch's dispatcher shows
-    it: torch's own kernel, or the one that an extension has registered over it."""
+    """Returns the registration at the alias key Autograd of each operator, as torch's dispatcher
+    shows it: torch's own kernel, or the one that an extension has registered over it."""
     states = map(torch._C._dispatch_dump, operators)
     return tuple(text.partition("\nAutograd[alias]: ")[2].partition("\n")[0] for text in states)
 
 
 def function_modes() -> list[TorchFunctionMode]:
-    """Those of this thread, the last one last."""
+    """Returns the function modes of this thread, the last one last."""
     modes: list[TorchFunctionMode] = torch.overrides._get_current_function_mode_stack()
     return modes
 
@@ -208,10 +210,10 @@ FOR_LISTS = {"clamp_min": torch._foreach_clamp_min, "clamp_max": torch._foreach_
 
 
 def base_of(view: Tensor) -> Tensor | None:
-    """What a tensor is a view of, if it is one that is differentiated."""
+    """Returns the base of a view that is differentiated, or None."""
     return view._base
 
 
 def version(x: Tensor) -> int:
-    """How often the tensor was changed in place."""
+    """Returns how often the tensor was changed in place."""
     return x._version

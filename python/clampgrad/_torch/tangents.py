@@ -21,9 +21,9 @@ def may_exist() -> bool:
     return fwad._current_level >= 0 or in_levels() or "torch._dynamo" in modules
 
 
-class Asked(OneLevel):
-    """apply(found, *tensors): torch asks a function for its tangent just where an argument carries
-    one. No operator is called, so that nothing sees it: no mode, no subclass, no graph."""
+class TangentProbe(OneLevel):
+    """apply(found, *tensors): torch calls jvp only if an argument carries a tangent. No operator is
+    called, so no mode, subclass or graph sees the probe."""
 
     @staticmethod
     def forward(ctx: Any, found: list[bool], *_: Tensor) -> None:
@@ -40,12 +40,12 @@ def carried(tensors: Iterable[Tensor]) -> bool:
     if not may_exist():
         return False
     found: list[bool] = []
-    Asked.call(found, *tensors)
+    TangentProbe.call(found, *tensors)
     return bool(found)
 
 
 def carried_at_a_level(tensors: list[Tensor]) -> bool:
-    """The same at any level: also where torch.func has wrapped what carries it."""
+    """Whether one of them carries a tangent at any level, also wrapped by torch.func."""
     if not may_exist():
         return False
     if not in_levels():

@@ -10,8 +10,8 @@ import torch
 from clampgrad import _implementation
 from clampgrad._implementation.build import NVCC, NVCC_SINCE, VERSION
 from clampgrad._implementation.library import libraries
-from clampgrad._pin.installed import patched
-from clampgrad._pin.state import current
+from clampgrad._pin.installed import describe_patch
+from clampgrad._pin.state import current_pin_name
 from clampgrad.cli.output import write, write_json
 
 
@@ -27,8 +27,8 @@ def facts() -> dict[str, Any]:
         "torch": torch.__version__,
         "cuda_kernels": kernels,
         "cuda_compiler": None if kernels else cuda_compiler(),
-        "patched": patched(),
-        "pinned": current(),
+        "patched": describe_patch(),
+        "pinned": current_pin_name(),
         "python": platform.python_version(),
     }
 

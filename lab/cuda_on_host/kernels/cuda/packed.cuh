@@ -11,9 +11,9 @@ namespace clampgrad::cuda {
 
 template <typename T>
 #if defined(ONE_BY_ONE)
-constexpr bool packs = false;
+constexpr bool compares_in_pairs = false;
 #else
-constexpr bool packs = true;
+constexpr bool compares_in_pairs = true;
 #endif
 
 template <typename T>
@@ -64,7 +64,7 @@ inline float le1(float a, float b) {
   return a <= b ? 1.0f : 0.0f;
 }
 
-inline uint32_t signs2(uint32_t bytes) {
+inline uint32_t expand_sign_bits(uint32_t bytes) {
   return each_half([=](int h) { return -(bytes >> (h == 0 ? 7 : 31) & 1); });
 }
 

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from clampgrad._contract.table import EXACT
 from clampgrad._implementation.portable.contract import OPERATORS
-from clampgrad._implementation.portable.forward import in_dtype, is_number
+from clampgrad._implementation.portable.forward import is_number, round_to_dtype
 from clampgrad._implementation.portable.gate import is_in_a_graph
-from clampgrad._torch.dispatcher import at_this_level
+from clampgrad._torch.dispatcher import exclude_outer_levels
 from clampgrad._torch.torchs_functions import TORCHS
 
 where, eq, ge, gt, le, lt = TORCHS.where, torch.eq, torch.ge, torch.gt, torch.le, torch.lt
@@ -33,46 +33,46 @@ INCLUSIVE = {c for c in EXACT if all(row["numbers"][c] == ("x" in row["active"])
 
 
 def is_composed(gradient: str, lo: Any, hi: Any) -> bool:
-    """Whether a call is, out of place."""
+    """Whether an out-of-place call is composed."""
     known = gradient in STRICT or gradient in INCLUSIVE
     return known and is_number(lo) and is_number(hi) and not is_in_a_graph()
 
 
 @lru_cache(1024, typed=True)
-def compared(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
-    """The bounds as the forward compares them, and whether both are there and in order.
+def cast_bounds(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
+    """Returns the bounds as the forward compares them, and whether there are two and in order.
 
     If one is NaN, so is the result, and torch accepts another that the dtype cannot hold: NaN
     stands for that one, too.
     """
-    given: list[Any] = [lo, hi]
+    bounds: list[Any] = [lo, hi]
     if lo != lo or hi != hi:
-        given = [None if b is None else math.nan for b in given]
-    given = [None if b is None else in_dtype(b, dtype) for b in given]
-    return *given, None not in given and given[0] <= given[1]
+        bounds = [None if b is None else math.nan for b in bounds]
+    bounds = [None if b is None else round_to_dtype(b, dtype) for b in bounds]
+    return *bounds, None not in bounds and bounds[0] <= bounds[1]
 
 
 @lru_cache(1024, typed=True)
 def as_tensors(lo: Any, hi: Any, dtype: torch.dtype) -> tuple[Any, ...]:
-    """The same as tensors, which torch compares in half of the time of numbers."""
+    """Returns the same as tensors, which torch compares in half of the time of numbers."""
 
     def tensor(bound: Any) -> Tensor | None:
         double = {"dtype": torch.float64, "device": "cpu"}
         return None if bound is None else torch.tensor(float(bound), **double).to(dtype)
 
-    *numbers, in_order = compared(lo, hi, dtype)
-    with at_this_level(), torch.inference_mode(False):
+    *numbers, in_order = cast_bounds(lo, hi, dtype)
+    with exclude_outer_levels(), torch.inference_mode(False):
         return *map(tensor, numbers), in_order
 
 
 def compose(x: Tensor, v: Tensor, y: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor | None:
-    """A clamp of x, of which y is the value. v is x, detached.
+    """Returns a clamp of x. y is its value, and v is x, detached.
 
-    None where it would not lie in memory as y does: `where` chooses the strides of dimensions of
-    size 1 by itself.
+    Returns None where the result would not have the strides of y: `where` chooses those of
+    dimensions of size 1.
     """
     is_plain = type(v) is Tensor
-    lo, hi, in_order = (as_tensors if is_plain else compared)(lo, hi, v.dtype)
+    lo, hi, in_order = (as_tensors if is_plain else cast_bounds)(lo, hi, v.dtype)
     strict = gradient in STRICT
     if lo is None or hi is None:
         above, below = (gt, lt) if strict else (ge, le)

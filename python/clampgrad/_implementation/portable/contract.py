@@ -1,5 +1,7 @@
-"""Looks the contract up: how the arguments of an element compare
-decides what each argument gets."""
+"""Looks up the contract: how the arguments of an element compare decides the share of each.
+
+A comparison code says how the arguments of an element compare, as a number below 64.
+"""
 
 from __future__ import annotations
 
@@ -20,66 +22,65 @@ Share: TypeAlias = dict[tuple[Any, int], tuple[str, ...]]
 
 OPERATORS = TABLE["operators"]
 PSEUDO_GRADIENTS = {row["position"]: row for row in TABLE["pseudo_gradients"]["rows"]}
-# In the order of `relation(g, 0)`.
+# In the order of `encode_relation(g, 0)`.
 COLUMNS = [
     TABLE["pseudo_gradients"]["columns"].index(name)
     for name in ("g is NaN", "g < 0", "g > 0", "g = 0")
 ]
-# The pairs that are compared, and their weights in a position. Two arguments are also compared with
+# The pairs that are compared, and their weights in a code. Two arguments are also compared with
 # themselves, which tells which of them is NaN; of three, the pairs tell.
 PAIRS = {2: [(0, 0, 16), (0, 1, 4), (1, 1, 1)], 3: [(0, 1, 16), (0, 2, 4), (1, 2, 1)]}
 
 
-def relation(a: Tensor, b: Tensor | int) -> Tensor:
-    """0 where one of them is NaN, 1 where a < b, 2 where a > b, 3 where they are equal."""
+def encode_relation(a: Tensor, b: Tensor | int) -> Tensor:
+    """Returns 0 where one of them is NaN, 1 where a < b, 2 where a > b, 3 where they are equal."""
     return (a <= b).to(torch.uint8) + 2 * (a >= b).to(torch.uint8)
 
 
-def positions(*args: Any) -> Tensor:
-    """How two or three arguments compare, Tensors or numbers: their relations, as a
-    number below 64 per element."""
+def encode_comparisons(*args: Any) -> Tensor:
+    """Returns the comparison code of two or three arguments, Tensors or numbers, per element."""
     found: Any = None
-    of_numbers = 0
+    scalar_code = 0
     for i, j, weight in PAIRS[len(args)]:
         a, b = args[i], args[j]
         masks = [(a == b, 3)] if i == j else [(a <= b, 1), (a >= b, 2)]
         for mask, value in masks:
             if isinstance(mask, bool):
-                of_numbers += mask * value * weight
+                scalar_code += mask * value * weight
             elif found is None:
                 found = mask.to(torch.uint8) * (value * weight)
             else:
                 found = torch.add(found, mask, alpha=value * weight)
-    return found + of_numbers if of_numbers else found
+    return found + scalar_code if scalar_code else found
 
 
-def as_text(chosen: Iterable[int]) -> str:
-    """A set of positions, a few of them or 64 bits. Text, because a graph
-    may hold an int as a variable."""
+def format_code_set(chosen: Iterable[int]) -> str:
+    """Formats a set of comparison codes: a few codes, or 64 bits. Text, because a graph may hold an
+    int as a variable."""
     few = sorted(set(chosen))
-    return (
-        " ".join(map(str, few)) if 0 < len(few) < 4 else bin(sum(1 << position for position in few))
-    )
+    return " ".join(map(str, few)) if 0 < len(few) < 4 else bin(sum(1 << code for code in few))
 
 
-def contains(chosen: str, position: Tensor) -> Tensor:
-    """Whether the set has the position of the element."""
+def is_in_code_set(chosen: str, code: Tensor) -> Tensor:
+    """Whether the set has the code of the element."""
     if not chosen.startswith("0b"):
-        return reduce(or_, [position == int(one) for one in chosen.split()])
+        return reduce(or_, [code == int(one) for one in chosen.split()])
     mask = int(chosen, 2)
     signed = mask - (mask >> 63 << 64)
-    return (torch.bitwise_right_shift(signed, position.long()) & 1).bool()
+    return (torch.bitwise_right_shift(signed, code.long()) & 1).bool()
 
 
 @cache
 def rows(operator: str) -> dict[int, tuple[dict, str]]:
-    """The row of every position, and how x compares with the result y there."""
+    """Returns the row of every comparison code, and how x compares with the result y there."""
     found = {}
     for row in OPERATORS[operator]["rows"]:
         args = torch.tensor(row["points"], dtype=torch.float64, device="cpu").unbind(1)
         y = getattr(torch, operator)(*args)
-        for position, versus in zip(positions(*args).tolist(), relation(args[0], y).tolist()):
-            found[position] = row, ("y is NaN", "x < y", "x > y", "x = y")[versus]
+        for code, versus in zip(
+            encode_comparisons(*args).tolist(), encode_relation(args[0], y).tolist()
+        ):
+            found[code] = row, ("y is NaN", "x < y", "x > y", "x = y")[versus]
     return found
 
 
@@ -87,13 +88,13 @@ def rows(operator: str) -> dict[int, tuple[dict, str]]:
 def shares(
     operator: str, gradient: str, numbers: bool, differentiated: frozenset[str]
 ) -> dict[str, Share]:
-    """The shares of a gradient g for every argument, and where it
-    gets them; elsewhere it gets 0."""
+    """Returns the shares of a gradient g for every argument, and the codes at which it gets them;
+    at others it gets 0."""
     names = OPERATORS[operator]["arguments"]
     found: dict[str, Any] = {
         name: defaultdict(lambda: tuple([] for _ in COLUMNS)) for name in names
     }
-    for position, (row, versus) in rows(operator).items():
+    for code, (row, versus) in rows(operator).items():
         rule = gradient if gradient in EXACT else "min_norm"
         for name, factor in zip(names, map(Fraction, factors(row, rule, numbers, differentiated))):
             assert factor.numerator in (0, 1), "the select divides g, and does not multiply it"
@@ -104,8 +105,8 @@ def shares(
                 continue
             for column, what in enumerate(gets):
                 if what[0] != 0:
-                    found[name][what][column].append(position)
+                    found[name][what][column].append(code)
     return {
-        name: {what: tuple(map(as_text, where)) for what, where in share.items()}
+        name: {what: tuple(map(format_code_set, where)) for what, where in share.items()}
         for name, share in found.items()
     }

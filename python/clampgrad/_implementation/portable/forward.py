@@ -1,5 +1,4 @@
-"""Torch's own operators, of which every forward here is made, and their
-calls under torch.func.vmap."""
+"""The calls of torch's own operators, which compute every forward, also under torch.func.vmap."""
 
 from __future__ import annotations
 
@@ -13,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clampgrad._torch.dispatcher import at_this_level
+from clampgrad._torch.dispatcher import exclude_outer_levels
 from clampgrad._torch.surroundings import (
     KEEPS_WRITTEN_INPUTS,
     dispatch_modes_are_on,
-    in_functionalization,
     in_transform,
+    is_functionalizing,
     is_of_transform,
     share_memory,
 )
@@ -27,30 +26,30 @@ from clampgrad._torch.torchs_functions import TORCHS
 PLAIN = (Tensor, torch.nn.Parameter)
 
 
-def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
-    """The operator of that name; a clamp by a number and a Tensor is a
-    clamp by one after the other."""
+def call_torch(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
+    """Calls torch's operator of that name. A clamp by a number and a Tensor is a clamp by one and
+    then by the other."""
     if len(others) == 2:
-        given = [other for other in others if other is not None]
-        if len(given) == 2 and isinstance(given[0], Tensor) != isinstance(given[1], Tensor):
-            raised = TORCHS.clamp_min(x, given[0])
+        bounds = [other for other in others if other is not None]
+        if len(bounds) == 2 and isinstance(bounds[0], Tensor) != isinstance(bounds[1], Tensor):
+            raised = TORCHS.clamp_min(x, bounds[0])
             if name.endswith("_"):  # x is written when nothing can fail any more
-                return assign(x, others, TORCHS.clamp_max(raised, given[1]))
-            return TORCHS.clamp_max(raised, given[1], **out)
+                return assign(x, others, TORCHS.clamp_max(raised, bounds[1]))
+            return TORCHS.clamp_max(raised, bounds[1], **out)
         if name.startswith("clamp_m"):
-            return getattr(TORCHS, name)(x, *given, **out)
+            return getattr(TORCHS, name)(x, *bounds, **out)
     return getattr(TORCHS, name)(x, *others, **out)
 
 
 def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
     """Writes a result into x, where autograd does not look."""
-    check_fits(x, others, result)
+    check_can_hold_result(x, others, result)
     return x.copy_(cast(result, x.dtype))
 
 
-def check_fits(x: Tensor, others: Sequence[Any], result: Tensor) -> None:
-    """copy_ checks all that an in-place operator does but three things: it broadcasts, it casts
-    anything, and it does not know that the others were read."""
+def check_can_hold_result(x: Tensor, others: Sequence[Any], result: Tensor) -> None:
+    """Raises torch's error where an in-place operator would and copy_ does not: copy_ broadcasts,
+    casts to any dtype, and does not know which other tensors were read."""
     if result.shape != x.shape or not torch.can_cast(result.dtype, x.dtype):
         return TORCHS.clamp_min_(x, result)  # which raises
     for other in others:
@@ -61,7 +60,7 @@ def check_fits(x: Tensor, others: Sequence[Any], result: Tensor) -> None:
 
 
 def is_number(bound: Any) -> bool:
-    """Whether a bound is a number, of Python's or of NumPy's, or there is none."""
+    """Whether a bound is a number of Python or of NumPy, or None."""
     return bound is None or isinstance(bound, (int, float)) or is_of_numpy(bound)
 
 
@@ -69,9 +68,9 @@ def is_of_numpy(bound: Any) -> bool:
     return isinstance(bound, Real) and hasattr(bound, "item")
 
 
-def stays_unrounded(number: Any, dtype: torch.dtype) -> bool:
-    """Inductor computes in float32 what has 16 bits, so a symbol differs there from what the
-    forward stores, but for an integer that the dtype holds: a guard says that it does."""
+def is_left_unrounded(number: Any, dtype: torch.dtype) -> bool:
+    """Whether Inductor would compare a symbolic bound unrounded: it computes 16-bit values in
+    float32. False for an integer that the dtype holds exactly, which the comparison here guards."""
     if dtype.itemsize > 2 or not isinstance(number, (torch.SymInt, torch.SymFloat)):
         return False
     exact = int(2 / torch.finfo(dtype).eps)  # and all integers nearer to 0
@@ -80,10 +79,10 @@ def stays_unrounded(number: Any, dtype: torch.dtype) -> bool:
     )
 
 
-def in_dtype(number: Any, dtype: torch.dtype) -> Any:
-    """Rounded to it, but for what torch judges, beyond its range, and symbols that need
-    no rounding or have no value."""
-    if stays_unrounded(number, dtype) and number.node.has_hint():
+def round_to_dtype(number: Any, dtype: torch.dtype) -> Any:
+    """Rounds a number to a dtype. Returns a number beyond its range, which torch judges, and a
+    symbol that needs no rounding or has no value, as they are."""
+    if is_left_unrounded(number, dtype) and number.node.has_hint():
         number = float(number)  # guards it
     if is_of_numpy(number):
         number = number.item()
@@ -103,15 +102,15 @@ def rounded(number: float, dtype: torch.dtype) -> float:
         if number < 2**63
         else torch.uint64
     )
-    with at_this_level():
+    with exclude_outer_levels():
         found = torch.tensor(number, dtype=kind, device="cpu").to(dtype).item()
     return number if math.isinf(found) else found
 
 
-def is_written_input(x: Tensor) -> bool:
-    """Whether x is an input of a graph that is being recorded, and the graph writes it
-    (csrc/ops/tensors.cpp, Note [An input that a graph writes])."""
-    if not KEEPS_WRITTEN_INPUTS or not in_functionalization() or in_transform():
+def is_mutated_graph_input(x: Tensor) -> bool:
+    """Whether x is an input that the graph being captured mutates (csrc/ops/tensors.cpp, Note [An
+    input that a graph writes])."""
+    if not KEEPS_WRITTEN_INPUTS or not is_functionalizing() or in_transform():
         return False
     if x.layout != torch.strided:
         return False
@@ -121,49 +120,49 @@ def is_written_input(x: Tensor) -> bool:
     return node is not None and last == "CloneBackward0"
 
 
-def copied(x: Tensor) -> Tensor:
-    """What to read of an x that is then written: a copy of an input that a graph writes."""
-    if not is_written_input(x):
+def copy_if_mutated(x: Tensor) -> Tensor:
+    """Returns a copy of x if x is an input that the graph mutates, else x."""
+    if not is_mutated_graph_input(x):
         return x
     return x.flip(()) if x.dim() else x.unsqueeze(0).flip(0).squeeze(0)
 
 
 def check_in_place(x: Tensor, *others: Any) -> None:
-    """Raises where torch refuses to write what depends on the others to x. torch would check an
-    autograd function only after it has written."""
+    """Raises torch's error if x must not be overwritten by a result that depends on the others.
+    torch would check an autograd function only after it has written."""
     if type(x) not in PLAIN:
         return
     none = x.dim() + 1
     # torch asks whether x may be written before it sees that there is no such dimension.
-    with suppress(IndexError, NotImplementedError), at_this_level():
+    with suppress(IndexError, NotImplementedError), exclude_outer_levels():
         if x.requires_grad and not is_of_transform(x):
             x.cumsum_(none)  # vmap warns of it
             return
         leaf = x.is_floating_point() and not is_of_transform(x)
-        wanted = leaf and any(isinstance(o, Tensor) and o.requires_grad for o in others)
+        needs_grad = leaf and any(isinstance(o, Tensor) and o.requires_grad for o in others)
         index = torch.empty(0, dtype=torch.long, device=x.device)
-        source = torch.empty(0, dtype=x.dtype, device=x.device, requires_grad=wanted)
+        source = torch.empty(0, dtype=x.dtype, device=x.device, requires_grad=needs_grad)
         x.index_add_(none, index, source)
 
 
-def uncounted(x: Tensor) -> Tensor:
-    """The same memory, whose changes do not count as versions of x."""
+def without_version_counter(x: Tensor) -> Tensor:
+    """Returns a tensor of the same memory, whose changes do not count as versions of x."""
     return x.data if type(x) in PLAIN else x
 
 
 def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
-    """The dtype of a result whose gradient is to be recorded."""
+    """Returns the dtype of the result, of a call that is recorded."""
     tensors = [a for a in args if isinstance(a, Tensor)]
     if len({t.dtype for t in tensors}) == 1:
         return tensors[0].dtype
-    with at_this_level():
+    with exclude_outer_levels():
         alike = [
             torch.empty((0,) * a.dim(), dtype=a.dtype, device="meta")
             if isinstance(a, Tensor)
             else a
             for a in args
         ]
-        return torchs_own(name, *alike).dtype
+        return call_torch(name, *alike).dtype
 
 
 def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -172,8 +171,8 @@ def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.dtype == dtype else torch.ops.aten._to_copy(x, dtype=dtype)
 
 
-def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
-    """The arguments as the forward compares them: in the dtype of its result, to
+def cast_for_comparison(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
+    """Casts the arguments to the dtype in which the forward compares them: that of its result, to
     which numbers have been rounded.
 
     With a number that is NaN the result is NaN, and torch accepts a second number that the dtype
@@ -194,7 +193,7 @@ def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
 
 
 def batch_at(to: int, args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
-    """The arguments of the same call one level down, where the batch is a dimension."""
+    """Returns the arguments of the same call one level down, where the batch is a dimension."""
     ranks = [a.dim() - (d is not None) if isinstance(a, Tensor) else -1 for a, d in zip(args, dims)]
 
     def moved(a: Any, d: int | None, rank: int) -> Any:

@@ -1,5 +1,5 @@
-"""The functions that people call: they check names, leave all other errors to
-torch, and choose one rule."""
+"""The functions that people call. They check names, leave all other errors to torch, and choose a
+rule."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from torch.compiler import is_compiling
 from torch.jit import is_tracing
 from torch.overrides import handle_torch_function, has_torch_function
 
-from clampgrad._contract.table import AT_ONCE, CANONICAL, EXACT, PSEUDO, unknown
+from clampgrad._contract.messages import MESSAGES
+from clampgrad._contract.table import CANONICAL, EXACT, ONE_STEP, PSEUDO, unknown_gradient_message
 from clampgrad._implementation.portable.composed import compose, is_composed
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._implementation.portable.forward import (
-    check_fits,
+    call_torch,
+    check_can_hold_result,
     check_in_place,
-    in_dtype,
-    torchs_own,
+    round_to_dtype,
 )
 from clampgrad._implementation.portable.gate import Clamp, Extremum, traced_by_jit
-from clampgrad._implementation.traced import traced
+from clampgrad._implementation.traced import call_operator
 from clampgrad._torch import tangents
 from clampgrad._torch.surroundings import (
     below_a_trace,
     check_levels_allow_writing,
-    guarded,
+    guard_dynamic_floats,
     in_levels,
     without_dispatch_modes,
 )
@@ -38,47 +39,45 @@ with without_dispatch_modes():
         rows(operator)  # now: what is traced later has no values to look up
 
 
-def resolved(gradient: str, maximize: bool) -> str:
-    """The canonical name, or the error."""
+def resolve_convention(gradient: str, maximize: bool) -> str:
+    """Returns the canonical name of a convention, or raises the error."""
     for argument, value, kind in (("gradient", gradient, str), ("maximize", maximize, bool)):
         if not isinstance(value, kind):
             raise TypeError(f"{argument} must be a {kind.__name__}, not {type(value).__name__}")
     name = CANONICAL.get(gradient)
     if name is None:
-        raise ValueError(unknown(gradient))
+        raise ValueError(unknown_gradient_message(gradient))
     if maximize and name not in PSEUDO:
-        raise ValueError(
-            f"maximize=True does not apply to gradient='{gradient}': only 'with_grad' and 'restoring' "
-            "depend on whether the loss is maximised"
-        )
+        raise ValueError(MESSAGES["kMaximizeDoesNotApply"].format(gradient))
     return name
 
 
 def column_of(gradient: str, maximize: bool) -> str:
-    """The name of a convention in the rows of the contract: one that
-    depends on `maximize` has two."""
+    """Returns the name of a convention in the rows of the contract. One that depends on `maximize`
+    has two."""
     directed = f"{gradient}, maximize"
     return directed if maximize and directed in PSEUDO_GRADIENTS["x = y"] else gradient
 
 
-KNOWN = {(name, False): convention for name, convention in CANONICAL.items()}
-KNOWN |= {(n, True): column_of(c, True) for n, c in CANONICAL.items() if c in PSEUDO}
+COLUMNS = {(name, False): convention for name, convention in CANONICAL.items()}
+COLUMNS |= {(n, True): column_of(c, True) for n, c in CANONICAL.items() if c in PSEUDO}
 
 
-def checked(name: str, gradient: str, maximize: bool) -> str:
-    """The same for what a caller of the function `name` names, or the error: what has no interval
-    has no pseudo-gradient."""
+def check_gradient(name: str, gradient: str, maximize: bool) -> str:
+    """Returns the column of the convention that a caller of the function `name` names, or raises
+    the error: extrema have no interval, and so no pseudo-gradient."""
     are_names = type(gradient) is str and type(maximize) is bool
-    column = KNOWN.get((gradient, maximize)) if are_names else None
+    column = COLUMNS.get((gradient, maximize)) if are_names else None
     if column is None:
-        column = column_of(resolved(gradient, maximize), maximize)
+        column = column_of(resolve_convention(gradient, maximize), maximize)
     if column not in EXACT and not name.startswith("clamp"):
-        raise ValueError(f"gradient='{gradient}' is defined for clamps only, not for {name}")
+        raise ValueError(MESSAGES["kForClampsOnly"].format(gradient, name))
     return column
 
 
-def recorded(x: Tensor, *others: Any) -> bool:
-    """Whether a gradient may have to be computed: only the levels of torch.func know for sure."""
+def should_record(x: Tensor, *others: Any) -> bool:
+    """Whether to record a gradient. True if a level of torch.func may need one: only the levels
+    know."""
     tensors = [x, *[other for other in others if isinstance(other, Tensor)]]
     if not isinstance(x, Tensor) or not any([t.is_floating_point() for t in tensors]):
         return False  # torch has no such call, or no backward of it, and says so
@@ -92,14 +91,10 @@ def recorded(x: Tensor, *others: Any) -> bool:
 # ---- Clamps -------------------------------------------------------------------------------------
 
 
-ROUNDS = (
-    "clampgrad: clamp_ would round what min makes of its input to {} before max is compared, and so see other "
-    "ties than clamp does. Call clamp, or convert min"
-)
-
-
-def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str, in_operator: bool) -> Tensor:
-    """A clamp that is recorded, of any name; of its bounds, one at least is given."""
+def clamp_with_rule(
+    name: str, x: Tensor, lo: Any, hi: Any, gradient: str, in_operator: bool
+) -> Tensor:
+    """Clamps and records the gradient. At least one bound is not None."""
     suffix = "_" if name.endswith("_") else ""
     if not suffix and is_composed(gradient, lo, hi) and not (in_operator and below_a_trace()):
         v = x.detach()
@@ -111,13 +106,13 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str, in_operator: 
         check_levels_allow_writing(x)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
-        if gradient.partition(",")[0] not in AT_ONCE:
+        if gradient.partition(",")[0] not in ONE_STEP:
             if suffix:
                 # If torch refuses the second, it raises before the first has written anything.
                 with torch.no_grad():
-                    check_fits(x, (lo, hi), TORCHS.clamp_max(x, hi))
+                    check_can_hold_result(x, (lo, hi), TORCHS.clamp_max(x, hi))
                 if torch.result_type(x, lo) != x.dtype:
-                    raise RuntimeError(ROUNDS.format(str(x.dtype)))
+                    raise RuntimeError(MESSAGES["kRoundsBetweenSteps"].format(x.dtype))
                 # The first writes hi too, if it is x.
                 hi = hi.clone() if isinstance(hi, Tensor) else hi
             raised = RUN["clamp_min" + suffix](gradient, x, lo, None, None, in_operator)
@@ -125,23 +120,23 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str, in_operator: 
         if numbers[0] and not x.is_floating_point():
             # How torch clamps integers by a number beyond their range depends on the release.
             # Integers have no gradient, so the clamp by that number can be done first.
-            return clamped(name, x, TORCHS.clamp_min(x, lo), hi, gradient, in_operator)
+            return clamp_with_rule(name, x, TORCHS.clamp_min(x, lo), hi, gradient, in_operator)
         if numbers[0]:
-            lo = in_dtype(lo, x.dtype)  # in which the first of the two compares
+            lo = round_to_dtype(lo, x.dtype)  # in which the first of the two compares
     return Clamp.of(name, operator_of(lo, hi), gradient, x, lo, hi)
 
 
 def operator_of(lo: Any, hi: Any) -> str:
-    """The operator of the contract that a clamp between those is."""
+    """Returns the operator of the contract for a clamp between these bounds."""
     return "clamp_min" if hi is None else "clamp_max" if lo is None else "clamp"
 
 
 NUMBERS = {int, float, type(None)}  # a missing bound is none
 
 
-def clamp_by(name: str) -> Callable[..., Tensor]:
-    """The function that clamps, or hands over to torch."""
-    torchs, one_bound = getattr(TORCHS, name), name.startswith("clamp_m")
+def make_clamp(name: str) -> Callable[..., Tensor]:
+    """Returns the function that clamps, or calls torch's."""
+    torch_function, one_bound = getattr(TORCHS, name), name.startswith("clamp_m")
 
     def run(
         gradient: str, x: Tensor, lo: Any, hi: Any, out: Tensor | None, in_operator: bool = False
@@ -149,44 +144,48 @@ def clamp_by(name: str) -> Callable[..., Tensor]:
         if type(lo) in NUMBERS and type(hi) in NUMBERS and isinstance(x, Tensor) and out is None:
             recording = x.requires_grad and torch.is_grad_enabled()
             if recording and (lo is not None or hi is not None):
-                return clamped(name, x, lo, hi, gradient, in_operator)
+                return clamp_with_rule(name, x, lo, hi, gradient, in_operator)
             if not recording and not tangents.may_exist():
-                return torchs(x, hi if lo is None else lo) if one_bound else torchs(x, lo, hi)
-        lo, hi = guarded(lo), guarded(hi)
+                return (
+                    torch_function(x, hi if lo is None else lo)
+                    if one_bound
+                    else torch_function(x, lo, hi)
+                )
+        lo, hi = guard_dynamic_floats(lo), guard_dynamic_floats(hi)
         if out is not None:
-            return torchs_own(name, x, lo, hi, out=out)
-        if not recorded(x, lo, hi) or (lo is None and hi is None):
-            return torchs_own(name, x, lo, hi)
-        return clamped(name, x, lo, hi, gradient, in_operator)
+            return call_torch(name, x, lo, hi, out=out)
+        if not should_record(x, lo, hi) or (lo is None and hi is None):
+            return call_torch(name, x, lo, hi)
+        return clamp_with_rule(name, x, lo, hi, gradient, in_operator)
 
     return run
 
 
-# ---- maximum and its kind -----------------------------------------------------------------------
+# ---- Extrema ------------------------------------------------------------------------------------
 
 
-def extremum_by(name: str) -> Callable[..., Tensor]:
+def make_extremum(name: str) -> Callable[..., Tensor]:
     def run(gradient: str, x: Tensor, y: Tensor, out: Tensor | None) -> Tensor:
         if out is not None:
-            return torchs_own(name, x, y, out=out)
-        if not isinstance(y, Tensor) or not recorded(x, y):
-            return torchs_own(name, x, y)
+            return call_torch(name, x, y, out=out)
+        if not isinstance(y, Tensor) or not should_record(x, y):
+            return call_torch(name, x, y)
         return Extremum.of(name, name, gradient, x, y)
 
     return run
 
 
-RUN = {name: clamp_by(name) for name in CLAMPS} | {name: extremum_by(name) for name in EXTREMA}
+RUN = {name: make_clamp(name) for name in CLAMPS} | {name: make_extremum(name) for name in EXTREMA}
 
 
 # ---- The operators, and the functions of _C.pyi --------------------------------------------------
 
 
-def kernel(name: str) -> Callable[..., Tensor]:
-    """The kernel of an operator, for all its overloads."""
+def make_kernel(name: str) -> Callable[..., Tensor]:
+    """Returns the kernel of an operator, for all its overloads."""
     run = RUN[name]
 
-    def of_two(
+    def clamp_kernel(
         input: Tensor,
         min: Any = None,
         max: Any = None,
@@ -195,27 +194,28 @@ def kernel(name: str) -> Callable[..., Tensor]:
         maximize: bool = False,
         out: Tensor | None = None,
     ) -> Tensor:
-        return run(checked(name, gradient, maximize), input, min, max, out, in_operator=True)
+        return run(check_gradient(name, gradient, maximize), input, min, max, out, in_operator=True)
 
-    def of_one(input: Tensor, max: Any, **keywords: Any) -> Tensor:
-        return of_two(input, None, max, **keywords)
+    def clamp_max_kernel(input: Tensor, max: Any, **keywords: Any) -> Tensor:
+        return clamp_kernel(input, None, max, **keywords)
 
-    def of_another(
+    def extremum_kernel(
         input: Tensor, other: Tensor, *, gradient: str = "min_norm", out: Tensor | None = None
     ) -> Tensor:
-        return run(checked(name, gradient, False), input, other, out)
+        return run(check_gradient(name, gradient, False), input, other, out)
 
     if name in EXTREMA:
-        return of_another
-    return of_one if name.startswith("clamp_max") else of_two
+        return extremum_kernel
+    return clamp_max_kernel if name.startswith("clamp_max") else clamp_kernel
 
 
 # The functions that people call, by name: clampgrad.functional puts them here.
 PUBLIC: dict[str, Callable[..., Tensor]] = {}
 
 
-def function(name: str) -> Callable[..., Tensor]:
-    """Subclasses and modes get the public function, and what traces a graph gets the operator."""
+def make_function(name: str) -> Callable[..., Tensor]:
+    """Returns a function that people call. Subclasses and modes see the public function, and
+    tracers the operator."""
     run = RUN[name]
     none_before = (None,) if name.startswith("clamp_max") else ()
     none_after = (None,) if name.startswith("clamp_min") else ()
@@ -227,22 +227,24 @@ def function(name: str) -> Callable[..., Tensor]:
         maximize: bool = False,
         out: Tensor | None = None,
     ) -> Tensor:
-        column = checked(name, gradient, maximize)  # a wrong name is said before anything else
+        column = check_gradient(name, gradient, maximize)  # first of all errors
         if is_compiling() or is_tracing() or has_torch_function((x, *others, out)):
             keywords = {"gradient": gradient, "maximize": maximize or None, "out": out}
-            return for_others(x, *others, **{k: v for k, v in keywords.items() if v is not None})
+            return call_for_tracer_or_subclass(
+                x, *others, **{k: v for k, v in keywords.items() if v is not None}
+            )
         return run(column, x, *none_before, *others, *none_after, out)
 
-    def for_others(*given: Any, **keywords: Any) -> Tensor:
-        relevant = [a for a in (*given, keywords.get("out")) if a is not None]
+    def call_for_tracer_or_subclass(*operands: Any, **keywords: Any) -> Tensor:
+        relevant = [a for a in (*operands, keywords.get("out")) if a is not None]
         if has_torch_function(relevant):
-            return handle_torch_function(PUBLIC[name], relevant, *given, **keywords)
+            return handle_torch_function(PUBLIC[name], relevant, *operands, **keywords)
         if is_compiling():
-            return traced(name, *given, **keywords)
+            return call_operator(name, *operands, **keywords)
         with traced_by_jit(not name.endswith("_")):  # which overwrites its argument
-            return traced(name, *given, **keywords)
+            return call_operator(name, *operands, **keywords)
 
     return call
 
 
-FUNCTIONS = {name: function(name) for name in RUN}
+FUNCTIONS = {name: make_function(name) for name in RUN}

@@ -2,8 +2,8 @@
 family, as csrc/pin has in C++.
 
 They run wherever torch's own would: whoever calls, in any thread, at every level of
-torch.func, in a trace. Where nothing is pinned or recorded they hand over to torch's own,
-which stays at a key that no backend has.
+torch.func, in a trace. For a call that is not pinned, or not recorded, they redispatch to
+torch's own kernel, which stays at a key that no backend has.
 """
 
 from __future__ import annotations
@@ -19,32 +19,38 @@ from weakref import ref
 import torch
 from torch import Tensor
 
+from clampgrad._contract.messages import MESSAGES
 from clampgrad._contract.table import PSEUDO
 from clampgrad._implementation.portable.composed import compose, is_composed
-from clampgrad._implementation.portable.forward import check_in_place, is_written_input
-from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
-from clampgrad._implementation.portable.gate import Clamp, Rule, are_numbers, located
+from clampgrad._implementation.portable.forward import check_in_place, is_mutated_graph_input
+from clampgrad._implementation.portable.front_doors import (
+    column_of,
+    operator_of,
+    resolve_convention,
+)
+from clampgrad._implementation.portable.gate import CallSpec, Clamp, are_numbers, locate_elements
 from clampgrad._torch import tangents, thread_state
 from clampgrad._torch.dispatcher import (
     Kernel,
     OneLevel,
-    batched_in_place,
     below_autograd,
+    make_inplace_batch_rule,
     next_level,
     operator_named,
     register_at_autograd_keys,
-    to_torchs_own,
+    torch_kernel_keys,
 )
-from clampgrad._torch.surroundings import below_a_trace, guarded, in_autodiff
+from clampgrad._torch.surroundings import below_a_trace, guard_dynamic_floats, in_autodiff
+from clampgrad._torch.torchs_functions import CLAMPS, EXTREMA
 
-# ---- What holds: see _C.pyi ---------------------------------------------------------------------
+# ---- The active pin: see _C.pyi -----------------------------------------------------------------
 
 
 class Block:
-    """A pin from when it is entered until it is left, and the one around it."""
+    """A pin from the time it is entered until it is left, and the outer block."""
 
-    # The blocks that there are. While there is none, no thread is looked at. Nothing
-    # of Python runs where one goes.
+    # The blocks that exist. While there are none, a call does not look at the state of its
+    # thread. No Python code runs when a block is destroyed.
     alive: ClassVar[set[ref[Block]]] = set()
 
     def __init__(self, name: str | None, outer: Block | None, owner: int, /) -> None:
@@ -54,131 +60,129 @@ class Block:
         self.alive.add(ref(self, self.alive.discard))
         # csrc/pin/pin.h, Note [Blocks of tasks that start each other]
         if outer and outer.is_of_this_thread:
-            outer.outer = that_holds(outer.outer)
+            outer.outer = find_open_block(outer.outer)
 
     @property
     def is_of_this_thread(self) -> bool:
         return self.thread == threading.get_ident()
 
-    def move_here(self) -> None:
+    def assign_to_this_thread(self) -> None:
         self.thread = threading.get_ident()
 
 
-class Held(NamedTuple):
-    """What a thread holds and hands on (csrc/pin/pin.h, Note [A block travels])."""
+class ThreadPin(NamedTuple):
+    """The pin of a thread, which torch copies to the threads that work for it (csrc/pin/pin.h, Note
+    [A block travels])."""
 
     block: Block | None = None
-    asks: int | None = None  # the thread whose tasks are in blocks
+    resolver_thread: int | None = None  # the thread whose tasks have blocks
 
-    def asks_here(self) -> bool:
-        """Whether tasks of this thread are in blocks. Those of another thread cannot be asked."""
-        if self.asks not in (None, threading.get_ident()):
-            raise RuntimeError(
-                "clampgrad.pin: this runs in a thread of PyTorch's own, for a task of an event loop where "
-                "tasks are in blocks of their own, and only the thread of the loop can tell them apart. Put "
-                "the block around the loop, or pin the process (clampgrad.set_pin)"
-            )
-        return self.asks is not None
+    def uses_resolver(self) -> bool:
+        """Whether tasks of this thread have blocks. Raises an error for tasks of another thread,
+        which only that thread can resolve."""
+        if self.resolver_thread not in (None, threading.get_ident()):
+            raise RuntimeError(MESSAGES["kTaskOfOtherThread"])
+        return self.resolver_thread is not None
 
 
-NOTHING = Held()
-of_process: str | None = None
-asked: Callable[[], Block | None]
+NO_PIN = ThreadPin()
+process_pin_name: str | None = None
+block_resolver: Callable[[], Block | None]
 
 
-def held() -> Held:
-    return thread_state.kept() or NOTHING
+def get_thread_pin() -> ThreadPin:
+    return thread_state.get_thread_value() or NO_PIN
 
 
-def hold(block: Block | None, asks: int | None) -> None:
-    if block or asks is not None:
-        thread_state.keep(Held(block, asks))
-    elif thread_state.kept():
-        thread_state.keep(None)
+def set_thread_pin(block: Block | None, resolver_thread: int | None) -> None:
+    if block or resolver_thread is not None:
+        thread_state.set_thread_value(ThreadPin(block, resolver_thread))
+    elif thread_state.get_thread_value():
+        thread_state.set_thread_value(None)
 
 
-def that_holds(block: Block | None) -> Block | None:
-    """This block, or one around it. The work that torch does for another thread
-    keeps a block of that thread."""
+def find_open_block(block: Block | None) -> Block | None:
+    """Returns the first block, from this one outwards, that is open or belongs to another thread:
+    work that torch does for that thread keeps its pin after the block was left."""
     while block and not block.is_open and block.is_of_this_thread:
         block = block.outer
     return block
 
 
-def pin_named(gradient: str, maximize: bool, /) -> str:
-    return resolved(gradient, maximize) + ", maximize" * maximize
+def pin_canonical_name(gradient: str, maximize: bool, /) -> str:
+    return resolve_convention(gradient, maximize) + ", maximize" * maximize
 
 
-def that_holds_here(here: Held) -> Block | None:
-    """The same of what this thread holds. A block may have been closed where that was
-    not at hand: in a hook, for which torch puts it away, or in an event loop. Then
-    this thread would hand it on."""
-    block = that_holds(here.block)
-    if block is not here.block:
-        hold(block, here.asks)
+def active_thread_block(pin: ThreadPin) -> Block | None:
+    """Returns the active block of this thread, and drops closed ones from the thread state, which
+    torch would copy to other threads. They are left there if a block was closed in a hook, around
+    which torch swaps the state, or in an event loop."""
+    block = find_open_block(pin.block)
+    if block is not pin.block:
+        set_thread_pin(block, pin.resolver_thread)
     return block
 
 
-def pin_innermost() -> Block | None:
-    # Leaving a block needs no deeper a stack than entering it, so that a recursion
-    # that fails leaves all of them.
-    here = held()
-    here.asks_here()
-    return that_holds(here.block)
+def pin_thread_block() -> Block | None:
+    # Does not drop closed blocks: leaving a block must not need a deeper stack than entering it, so
+    # that blocks can be left after a RecursionError.
+    pin = get_thread_pin()
+    pin.uses_resolver()
+    return find_open_block(pin.block)
 
 
-def pin_make_innermost(block: Block | None, /) -> Block | None:
-    here = held()
-    here.asks_here()
-    hold(block, here.asks)
-    return here.block
+def pin_set_thread_block(block: Block | None, /) -> Block | None:
+    pin = get_thread_pin()
+    pin.uses_resolver()
+    set_thread_pin(block, pin.resolver_thread)
+    return pin.block
 
 
-def pin_process(name: str | None, /) -> None:
-    global of_process
-    of_process = name
+def pin_set_process(name: str | None, /) -> None:
+    global process_pin_name
+    process_pin_name = name
 
 
-def pin_ask(function: Callable[[], Block | None], /) -> None:
-    global asked
-    asked = function
+def pin_set_block_resolver(resolver: Callable[[], Block | None], /) -> None:
+    global block_resolver
+    block_resolver = resolver
 
 
-def pin_ask_in_this_thread(asks: bool, /) -> None:
-    here, asking = held(), threading.get_ident() if asks else None
-    of_another = here.asks not in (None, threading.get_ident())
-    if here.asks != asking and (asks or not of_another):
-        hold(here.block, asking)
+def pin_set_resolver_enabled(enabled: bool, /) -> None:
+    pin, thread = get_thread_pin(), threading.get_ident() if enabled else None
+    is_other = pin.resolver_thread not in (None, threading.get_ident())
+    if pin.resolver_thread != thread and (enabled or not is_other):
+        set_thread_pin(pin.block, thread)
 
 
 def pin_current() -> str | None:
     if not Block.alive:
-        return of_process
-    here = held()
-    block = asked() if here.asks_here() else that_holds_here(here)
-    return block.name if block else of_process
+        return process_pin_name
+    pin = get_thread_pin()
+    block = block_resolver() if pin.uses_resolver() else active_thread_block(pin)
+    return block.name if block else process_pin_name
 
 
-# ---- What a call records ------------------------------------------------------------------------
+# ---- The node of a call -------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
-class Pinned(Rule):
+class PinnedCallSpec(CallSpec):
     """A call of torch's own operator, with the gradient that is pinned."""
 
     below: Callable[..., Tensor]  # the operator, below autograd
-    records: bool  # whether gradients were recorded where it was called; in an autograd function they are not
+    is_recording: bool  # grad mode of the caller; an autograd function turns it off
 
     def forward(self, *args: Any) -> Tensor:
-        if self.in_place and is_written_input(args[0]):  # the result is that of a copy
+        if self.in_place and is_mutated_graph_input(args[0]):  # the result is computed from a copy
             return super().forward(*args)
-        given = {"clamp_min": args[:2], "clamp_max": args[::2]}.get(self.name.rstrip("_"), args)
-        with next_level(self.records):
-            return self.below(*given)
+        present = {"clamp_min": args[:2], "clamp_max": args[::2]}.get(self.name.rstrip("_"), args)
+        with next_level(self.is_recording):
+            return self.below(*present)
 
 
-class Recorded(OneLevel):
-    """The node of a call. Its forward goes on below autograd, which is the next level."""
+class PinnedNode(OneLevel):
+    """The node of a call. Its forward runs below autograd, which is the next level."""
 
     forward = staticmethod(Clamp.forward)
     setup_context = staticmethod(Clamp.setup_context)
@@ -188,49 +192,48 @@ class Recorded(OneLevel):
 
 # ---- The kernels --------------------------------------------------------------------------------
 
-reached: Counter[str] = Counter()
+pinned_calls: Counter[str] = Counter()
 library: torch.library.Library
 
 
-def pin_reached() -> dict[str, int]:
-    return dict(reached)
+def pin_call_counts() -> dict[str, int]:
+    return dict(pinned_calls)
 
 
-def pinned(is_clamp: bool) -> str | None:
-    """The convention that is pinned for such an operator, as rows of the contract name it."""
+def pinned_column(is_clamp: bool) -> str | None:
+    """Returns the convention that is pinned for a clamp or an extremum, as rows of the contract
+    name it, or None."""
     name = pin_current()
-    return None if name is None else column_for(name, is_clamp)
+    return None if name is None else column_of_pin(name, is_clamp)
 
 
 @cache
-def column_for(name: str, is_clamp: bool) -> str | None:
+def column_of_pin(name: str, is_clamp: bool) -> str | None:
     gradient, _, maximize = name.partition(", ")
     return column_of(gradient, bool(maximize)) if is_clamp or gradient not in PSEUDO else None
 
 
-def are_differentiated(args: Sequence[Any]) -> bool:
-    """Whether one of the arguments is: a Tensor of a dtype and a layout that torch clamps."""
+def any_differentiated(args: Sequence[Any]) -> bool:
+    """Whether one of the arguments is a differentiated Tensor of a dtype and layout that torch
+    clamps."""
     tensors = [a for a in args if isinstance(a, Tensor)]
-    if torch.is_grad_enabled() and any([t.requires_grad and clamps(t) for t in tensors]):
+    if torch.is_grad_enabled() and any([t.requires_grad and is_clampable(t) for t in tensors]):
         return True
-    return tangents.may_exist() and tangents.carried([t for t in tensors if clamps(t)])
+    return tangents.may_exist() and tangents.carried([t for t in tensors if is_clampable(t)])
 
 
-def clamps(x: Tensor) -> bool:
-    """Whether torch's clamps take it, and record a gradient."""
+def is_clampable(x: Tensor) -> bool:
+    """Whether torch's clamps accept the tensor, and record its gradient."""
     is_float = x.is_floating_point() and x.element_size() > 1
     return is_float and x.layout in (torch.strided, torch.jagged)
 
 
-def is_recorded(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
-    """Whether we record the call. Where torch raises an error we do not,
-    so that it words the error."""
-    if not are_differentiated((x, *others)):
+def should_record(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
+    """Whether we record the call. False for arguments that torch refuses, so that torch's operator
+    runs and raises its own error."""
+    if not any_differentiated((x, *others)):
         if torch.is_grad_enabled() and in_autodiff():
-            raise RuntimeError(
-                "clampgrad.pin: TorchScript differentiates this clamp by a rule of its own, which no pin "
-                "reaches. Call the function that was scripted, or take the pin off around the script."
-            )
+            raise RuntimeError(MESSAGES["kTorchScriptDifferentiates"])
         return False
     if all(other is None for other in others) or any(isinstance(o, complex) for o in others):
         return False
@@ -240,63 +243,69 @@ def is_recorded(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
 
 
 def kernel(name: str, operator: Any) -> Kernel:
-    """The kernel that replaces torch's own kernel of an operator."""
-    torchs, is_clamp = name.rstrip("_"), name.startswith("clamp")
+    """Returns the kernel that replaces torch's own kernel of an operator."""
+    out_of_place, is_clamp = name.rstrip("_"), name.startswith("clamp")
     in_place = name.endswith("_")
 
-    def bounds(given: tuple[Any, ...]) -> tuple[Any, Any]:
-        return (None, *given) if torchs == "clamp_max" else (*given, None, None)[:2]
+    def bounds(present: tuple[Any, ...]) -> tuple[Any, Any]:
+        return (None, *present) if out_of_place == "clamp_max" else (*present, None, None)[:2]
 
     def call(keys: Any, x: Tensor, *others: Any) -> Tensor:
-        gradient = pinned(is_clamp)
+        gradient = pinned_column(is_clamp)
         if gradient is None:
-            return operator.redispatch(to_torchs_own(keys), x, *others)
+            return operator.redispatch(torch_kernel_keys(keys), x, *others)
         if is_clamp and not in_place and x.requires_grad and torch.is_grad_enabled():
             lo, hi = bounds(others)
             if is_composed(gradient, lo, hi) and not below_a_trace():
                 v = x.detach()
-                y = operator.redispatch(to_torchs_own(keys), v, *others)  # or its error
+                y = operator.redispatch(torch_kernel_keys(keys), v, *others)  # or its error
                 result = compose(x, v, y, lo, hi, gradient)
                 if result is not None:
-                    reached[f"aten::{torchs}"] += 1
+                    pinned_calls[f"aten::{out_of_place}"] += 1
                     return result
-        if not is_recorded(x, others, in_place):
-            return operator.redispatch(to_torchs_own(keys), x, *others)
-        reached[f"aten::{torchs}"] += 1
-        others = tuple(map(guarded, others))
-        rules = torchs
+        if not should_record(x, others, in_place):
+            return operator.redispatch(torch_kernel_keys(keys), x, *others)
+        pinned_calls[f"aten::{out_of_place}"] += 1
+        others = tuple(map(guard_dynamic_floats, others))
+        contract_operator = out_of_place
         if is_clamp:
             others = bounds(others)
-            rules = operator_of(*others)
-        records = torch.is_grad_enabled()
+            contract_operator = operator_of(*others)
+        is_recording = torch.is_grad_enabled()
         with next_level(False):
-            dtype, args, position = located(name, gradient, (x, *others))
-        goes_on = partial(operator.redispatch, below_autograd(keys))
-        rule = Pinned(name, rules, gradient, are_numbers(others), dtype, goes_on, records)
-        return Recorded.call(rule, records, *args, position)
+            dtype, args, comparison_code = locate_elements(name, gradient, (x, *others))
+        redispatch_below = partial(operator.redispatch, below_autograd(keys))
+        spec = PinnedCallSpec(
+            name,
+            contract_operator,
+            gradient,
+            are_numbers(others),
+            dtype,
+            redispatch_below,
+            is_recording,
+        )
+        return PinnedNode.call(spec, is_recording, *args, comparison_code)
 
     return call
 
 
 def kernel_for_lists(name: str, operator: Any) -> Kernel:
-    """No pin reaches a list of tensors: this raises an error where a gradient is recorded."""
+    """Returns a kernel that raises an error where a gradient of a list of tensors is recorded: no
+    pin reaches lists."""
 
     def call(keys: Any, *args: Any) -> Any:
-        each = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else [arg])]
-        if pinned("clamp" in name) and are_differentiated(each):
-            raise RuntimeError(
-                "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not "
-                f"aten::{name}, or take the pin off around this call (`with clampgrad.pin(None)`)"
-            )
-        return operator.redispatch(to_torchs_own(keys), *args)
+        elements = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else [arg])]
+        if pinned_column("clamp" in name) and any_differentiated(elements):
+            raise RuntimeError(MESSAGES["kNoPinForLists"].format(f"aten::{name}"))
+        return operator.redispatch(torch_kernel_keys(keys), *args)
 
     return call
 
 
-# ---- Where somebody observes: see _C.pyi ---------------------------------------------------------
+# ---- Observed calls: see _C.pyi -----------------------------------------------------------------
 
 observer: Callable[[str, tuple[Any, ...]], Callable[[Any], None] | None] | None = None
-_told = threading.local()  # of the call that runs
+_observing = threading.local()  # whether the call that runs is observed
 
 
 def pin_observe(function: Any, /) -> None:
@@ -304,19 +313,23 @@ def pin_observe(function: Any, /) -> None:
     observer = function
 
 
-def observed(name: str, kernel: Kernel) -> Kernel:
-    """The kernel, of whose calls the observer is told."""
+def wrap_for_observer(name: str, kernel: Kernel) -> Kernel:
+    """Returns the kernel with the observer around it."""
 
     def call(keys: Any, *args: Any) -> Any:
-        tell = observer
-        if tell is None or getattr(_told, "it", False) or (then := tell(name, args)) is None:
+        observe = observer
+        if (
+            observe is None
+            or getattr(_observing, "on", False)
+            or (observe_result := observe(name, args)) is None
+        ):
             return kernel(keys, *args)
-        _told.it = True
+        _observing.on = True
         try:
             result = kernel(keys, *args)
         finally:
-            _told.it = False
-        then(result)
+            _observing.on = False
+        observe_result(result)
         return result
 
     return call
@@ -324,10 +337,7 @@ def observed(name: str, kernel: Kernel) -> Kernel:
 
 # ---- Registration -------------------------------------------------------------------------------
 
-CLAMPS = [
-    f"clamp{c}{i}{t}" for c in ("", "_min", "_max") for i in ("", "_") for t in ("", ".Tensor")
-]
-EXTREMA = ["maximum", "minimum", "fmax", "fmin"]
+OVERLOADS = [clamp + overload for clamp in CLAMPS for overload in ("", ".Tensor")] + [*EXTREMA]
 LISTS = [
     f"_foreach_{name}{in_place}.{overload}"
     for name in ("clamp_min", "clamp_max", "maximum", "minimum")
@@ -337,16 +347,16 @@ LISTS = [
 
 
 @cache
-def pin_register() -> list[str]:
-    """Once in a process: the kernels stay, and each call asks what is pinned."""
+def pin_register_kernels() -> list[str]:
+    """Registers the kernels at the first call. They stay, and each call looks up the pin."""
     global library
     kernels = {}
-    for name in (*CLAMPS, *EXTREMA, *LISTS):
+    for name in (*OVERLOADS, *LISTS):
         make = kernel_for_lists if name in LISTS else kernel
         packet = name.partition(".")[0]
-        kernels[name] = observed(f"aten::{packet}", make(packet, operator_named(name)))
-    library = register_at_autograd_keys(kernels)
+        kernels[name] = wrap_for_observer(f"aten::{packet}", make(packet, operator_named(name)))
+    library = register_at_autograd_keys(kernels, MESSAGES["kOwnAutogradKernel"])
     for name in ("clamp_", "clamp_.Tensor"):
-        rule = batched_in_place(operator_named(name), lambda: pin_current() is not None)
+        rule = make_inplace_batch_rule(operator_named(name), lambda: pin_current() is not None)
         library.impl(name, rule, "FuncTorchBatched")
     return [f"aten::{name}" for name in kernels]

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clampgrad._implementation.portable.front_doors import kernel
+from clampgrad._implementation.portable.front_doors import make_kernel
 
 SCHEMAS: list[str] = json.loads(
     Path(__file__).parents[2].joinpath("_contract/schemas.json").read_text()
@@ -22,11 +22,11 @@ SCHEMAS: list[str] = json.loads(
 
 
 def kernel_of(name: str) -> Callable[..., Tensor]:
-    """The function that implements an operator. `name` has no overload; a
-    `_mingrad` operator uses min_norm."""
+    """Returns the function that implements an operator. `name` has no overload; a `_mingrad`
+    operator uses min_norm."""
     if name == "clamp_with_grad":
-        return partial(kernel("clamp"), gradient="with_grad")
-    return kernel(name.replace("_mingrad", ""))
+        return partial(make_kernel("clamp"), gradient="with_grad")
+    return make_kernel(name.replace("_mingrad", ""))
 
 
 library = torch.library.Library("clampgrad", "DEF")

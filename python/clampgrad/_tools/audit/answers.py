@@ -9,7 +9,7 @@ from torch import Tensor
 from clampgrad._tools.audit.calls import Call, Operands
 from clampgrad._tools.audit.positions import OF_BOUNDS, examples
 from clampgrad._torch.quiet import quietly
-from clampgrad._torch.surroundings import differentiating
+from clampgrad._torch.surroundings import force_recording
 
 
 class Answer(NamedTuple):
@@ -22,7 +22,7 @@ class Answer(NamedTuple):
 
 def answer(call: Call, function: Callable[..., Tensor]) -> Answer:
     """Asks a function for its gradient at every position."""
-    with quietly(), differentiating():
+    with quietly(), force_recording():
         answers = torch.zeros(2, 256, 2, 3, dtype=torch.float64)
         elements = {
             position: example

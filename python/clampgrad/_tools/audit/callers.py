@@ -12,13 +12,13 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from clampgrad._torch.private_names import check, expected
+from clampgrad._torch.private_names import check, require_name
 
 check("audit")
 OURS = Path(__file__).parents[2]
 AUDIT = f"{Path(__file__).parent}{os.sep}"
 LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, OURS))
-CALL_MODULE = expected("torch.nn:Module._call_impl").__code__
+CALL_MODULE = require_name("torch.nn:Module._call_impl").__code__
 
 _paths: WeakKeyDictionary[nn.Module, dict[int, str]] = WeakKeyDictionary()
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from clampgrad._tools.audit.callers import Caller, caller
 from clampgrad._tools.audit.positions import rounded
 from clampgrad._tools.audit.sites import Site
-from clampgrad._torch.surroundings import differentiating, in_transform, unseen, version
+from clampgrad._torch.surroundings import force_recording, in_transform, unseen, version
 
 # By name, without the underscores of methods, of in-place forms and of operators, and without the
 # names of torch.linalg and torch.special.
@@ -179,7 +179,7 @@ def _evaluate(function: Callable[[Tensor], Tensor], trace: Trace, dim: int) -> l
     """Applies an operator to each value of a trace, as one element with the same number of
     dimensions, because the operator may name one of them."""
     images = []
-    with differentiating():
+    with force_recording():
         for value in trace.values:
             leaf = torch.full(
                 (1,) * dim, value, dtype=trace.dtype, device="cpu", requires_grad=True

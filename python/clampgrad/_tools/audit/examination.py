@@ -18,7 +18,7 @@ from clampgrad._tools.audit.lint import note_rounding
 from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
 from clampgrad._tools.audit.report import Report
 from clampgrad._tools.audit.sites import Key, Site, Variant
-from clampgrad._torch.dispatcher import at_this_level
+from clampgrad._torch.dispatcher import exclude_outer_levels
 from clampgrad._torch.surroundings import (
     base_of,
     in_autodiff,
@@ -262,7 +262,7 @@ def _arrives(result: Tensor, is_written: bool) -> tuple[Any, int, Callable[[Tens
 
 def escaped() -> AbstractContextManager[Any]:
     """A block for what has been unwrapped."""
-    return at_this_level() if in_transform() else nullcontext()
+    return exclude_outer_levels() if in_transform() else nullcontext()
 
 
 def together(where: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ import torch
 
 from clampgrad._contract.changes import COMPARED
 from clampgrad._contract.words import counted
-from clampgrad._pin.installed import patched
+from clampgrad._pin.installed import describe_patch
 from clampgrad._tools.audit import text
 from clampgrad._tools.audit.callers import short
 from clampgrad._tools.audit.finding import Finding, found_at
@@ -111,7 +111,7 @@ class Report:
         """Returns what ``str`` does, in lines of at most `width` characters,
         or as wide as the table is."""
         told = text.text(self._seen(), self.skipped, self._every, width)
-        return "\n".join(filter(None, [told, patched()]))
+        return "\n".join(filter(None, [told, describe_patch()]))
 
     def _repr_html_(self) -> str:
         return preformatted(self.text())
@@ -142,7 +142,7 @@ class Report:
         """Returns everything, in types that JSON has."""
         return {
             "torch": torch.__version__,
-            "patched": patched(),
+            "patched": describe_patch(),
             "summary": self.summary(),
             "compared": list(self.compared),
             "every": self._every,

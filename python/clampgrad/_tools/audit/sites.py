@@ -19,7 +19,7 @@ from torch import Tensor
 
 from clampgrad import functional
 from clampgrad._contract.table import CONVENTIONS, EXACT
-from clampgrad._pin.first_pin import held_over_forks
+from clampgrad._pin.first_pin import hold_during_fork
 from clampgrad._pin.pin import pin
 from clampgrad._tools.audit.answers import Answer, answer
 from clampgrad._tools.audit.callers import Caller
@@ -33,7 +33,7 @@ SIGNS = [0, 1, 0]  # which answer each of the three takes
 MOST_BOUNDS = 8  # pairs of bounds that a site remembers; a schedule may go through thousands
 
 
-_adding = held_over_forks(threading.RLock())  # several threads may call at one site
+_adding = hold_during_fork(threading.RLock())  # several threads may call at one site
 
 
 @contextmanager

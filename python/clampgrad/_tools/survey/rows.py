@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from clampgrad._pin.installed import patched
+from clampgrad._pin.installed import describe_patch
 from clampgrad._tools.tables import Table, preformatted, width_of
 
 # A gradient of all arguments together.
@@ -70,7 +70,7 @@ class Survey(list[Row]):
             "*: not what PyTorch documents.",
             *(f"Rule {number}, {text}." for number, text in RULES.items()),
             "NaN: where the first argument is NaN.",
-            *filter(None, [patched()]),
+            *filter(None, [describe_patch()]),
         ]
         table = Table(
             COLUMNS,

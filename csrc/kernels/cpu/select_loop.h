@@ -14,7 +14,7 @@ constexpr bool kAvx2Suffices = std::is_same_v<Call, NumberValues> && sizeof(T) >
 
 // For the instruction set that ATen uses here (the variable ATEN_CPU_CAPABILITY can lower it).
 template <typename T, typename Call>
-Loop<T, Call> best_loop() {
+Loop<T, Call> select_loop() {
 #if defined(__x86_64__)
   const auto capability = at::get_cpu_capability();
   if (capability == "AVX512" && !kAvx2Suffices<T, Call>) {
