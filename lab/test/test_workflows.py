@@ -1,4 +1,4 @@
-"""What the workflows publish and test, and that all that runs our sessions names such as there are."""
+"""What the workflows publish and test; and all that names our sessions names such as there are."""
 
 import re
 from fnmatch import fnmatch
@@ -66,7 +66,9 @@ def test_the_workflow_tests_what_is_supported():
     matrix = JOBS["test"]["strategy"]["matrix"]
     assert matrix["torch"] == RELEASES
     portable = [job for job in matrix["include"] if job.get("portable")]
-    assert [job["torch"].removesuffix(".0") for job in portable] == re.findall("torch>=(.*)\"", PROJECT)
+    assert [job["torch"].removesuffix(".0") for job in portable] == re.findall(
+        'torch>=(.*)"', PROJECT
+    )
     others = [job["python"] for job in matrix["include"] if job not in portable]
     assert sorted([*matrix["python"], *others]) == sorted(PYTHONS)
 
