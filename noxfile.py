@@ -476,6 +476,13 @@ def promises(session):
     session.run(f"{programs}/python", "test/package/test_public.py", "--check", env=there)
 
 
+@nox.session(tags=["release"])
+def api(session):
+    """Check that no call of the last release breaks"""
+    session.install("griffe==2.4.1")
+    session.run("python", "-m", "lab.api")
+
+
 @of_torch("release")
 @of_each("system", ["here", "bookworm", "trixie", "forky"])
 def from_nothing(session, system):

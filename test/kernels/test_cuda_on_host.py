@@ -1,7 +1,7 @@
 """The CUDA kernels do what the CPU's do: the same bits, results and gradients, element for element.
 
 Their sources are compiled for the host and run there, a warp as 32 coroutines that meet at every
-shuffle (test/kernels/cuda_on_host/). So indices, tails, alignment and arithmetic are checked without a GPU;
+shuffle (cuda_on_host/). So indices, tails, alignment and arithmetic are checked without a GPU;
 what a GPU adds (streams, its memory, its compiler) is checked in test_cuda.py.
 """
 
