@@ -327,8 +327,8 @@ def vmap_beside_torch(f, cell):
             return torch.clamp(x, *bounds_of(cell, [x, *bounds]))
         return getattr(torch, cell.operator)(x, *bounds)
 
-    # Sample by sample: torch's batching rule of clamp promotes otherwise (docs/support.md). Integers
-    # get no gradient, and so go to torch.
+    # Sample by sample: torch's batching rule of clamp promotes otherwise (docs/support.md).
+    # Integers get no gradient, and so go to torch.
     by_torch = not any(t.is_floating_point() for t in tensors)
     should = vmap(theirs)(*tensors) if by_torch else torch.stack([*map(theirs, *tensors)])
     same("value", vmap(f)(*tensors), should)
