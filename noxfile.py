@@ -508,17 +508,22 @@ def docs(session):
     )
 
 
-@of_torch()
-def notebooks(session):
-    """Run the notebooks of docs/, and keep their outputs"""
-    programs = environment(session, USUAL, "test-slow")
-    session.run(f"{programs}/python", "lab/run_notebooks.py")
+@of_torch("release")
+@of_each("torch", RELEASES)
+def notebooks(session, torch):
+    """Run the notebooks of docs/; the outputs are those of the usual torch"""
+    programs = environment(session, torch, "test-slow")
+    # They call `clampgrad`, as in an activated environment.
+    there = {"PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "100"}
+    how = "--nbval" if torch == USUAL else "--nbval-lax"
+    words = (how, "--nbval-current-env", *map(str, Path("docs").glob("*.ipynb")))
+    session.run(f"{programs}/pytest", *words, env=there)
 
 
 @of_torch()
 def pictures(session):
-    """Make the figures and numbers of README and docs again"""
-    programs = environment(session)
+    """Make the figures, numbers, tables and notebooks of README and docs again"""
+    programs = environment(session, USUAL, "test-slow")
     python, kept = f"{programs}/python", Path("records/examples")
     session.run(python, "examples/conventions.py", "--out", "docs/img")
     for record in kept.glob("*.json"):  # of the examples that are programs of their own
@@ -528,6 +533,7 @@ def pictures(session):
             shutil.copy(picture, "docs/img")
     session.run(python, "-m", "benchmarks.picture")
     session.run(python, "-m", "lab.fill_tables")
+    session.run(python, "lab/run_notebooks.py")
 
 
 @of_torch()
