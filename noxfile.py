@@ -2,8 +2,8 @@
 
 A session that needs torch runs in the environment of `make test`, .venv/torch-VERSION, which make
 brings up to date: it tests these sources or, if WHEEL names wheels, those. TORCH, PYTHON, EXTRA,
-WHEEL and MAX_JOBS are variables of the Makefile. What stands behind `--` goes to pytest, in place
-of all that a release runs: nox -s "tests(2.15.0)" -- -k nan
+WHEEL and MAX_JOBS are variables of the Makefile. What stands behind `--` goes to pytest, and
+`tests` then runs what that names, not all that a release does: nox -s "tests(2.15.0)" -- -k nan
 `nox -t release --report out/nox.json` is what a release must pass; lab/sessions.py records it.
 """
 
@@ -516,8 +516,8 @@ def notebooks(session, torch):
     # They call `clampgrad`, as in an activated environment.
     there = {"PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "100"}
     how = "--nbval" if torch == USUAL else "--nbval-lax"
-    words = (how, "--nbval-current-env", *map(str, Path("docs").glob("*.ipynb")))
-    session.run(f"{programs}/pytest", *words, env=there)
+    words = ("--noconftest", "--nbval-current-env", *sorted(Path("docs").glob("*.ipynb")))
+    session.run(f"{programs}/pytest", how, *words, env=there)
 
 
 @of_torch()
