@@ -103,9 +103,10 @@ def environment(session, torch=USUAL, extra="test", **variables):
 def requirements_of(session, torch):
     """Installs torch and what the tests need, and the portable package, in seconds."""
     make(session, f".venv/torch-{torch}/torch", torch)
-    pip, wheels = f".venv/torch-{torch}/bin/pip", Path("build/portable")
-    wheels.mkdir(parents=True, exist_ok=True)
-    with open(wheels / "lock", "w") as lock:  # two builds would share a folder
+    pip, wheels = f".venv/torch-{torch}/bin/pip", Path(f"build/portable-{torch}")
+    shutil.rmtree(wheels, ignore_errors=True)
+    wheels.mkdir(parents=True)
+    with open("build/lock", "w") as lock:  # builds share a folder: one at a time
         fcntl.flock(lock, fcntl.LOCK_EX)
         words = ("-q", "--no-build-isolation", "--no-deps", "-w", wheels, ".")
         session.run(pip, "wheel", *words, env=IS_PORTABLE)
