@@ -4,6 +4,7 @@ python -m benchmarks.picture     from records/real-models-*.jsonl; `nox -s pictu
 """
 
 from pathlib import Path
+from textwrap import fill
 
 from benchmarks.tables import models
 from clampgrad._tools.style import BLUE, GREY, TEAL, ink, need, on_both
@@ -31,10 +32,16 @@ def cases():
     return found
 
 
+def label_of(model):
+    """Its name without the dtype, in lines short enough for a phone."""
+    words = model.rpartition(",")[0].replace("_", "_ ")
+    return fill(words, 14, break_long_words=False).replace("_ ", "_")
+
+
 def draw(path):
     found = cases()
     plt = need("matplotlib.pyplot")
-    figure, (kept, time) = plt.subplots(1, 2, figsize=(7.6, 3.4), sharey=True, layout="constrained")
+    figure, (kept, time) = plt.subplots(1, 2, figsize=(6, 4.2), sharey=True, layout="constrained")
     time.axvline(1, color=GREY, linewidth=0.8)
     for lane, (what, colour) in enumerate(COLOURS.items()):
         for row, of_model in enumerate(found.values()):
@@ -43,16 +50,16 @@ def draw(path):
             label = {"stock": "PyTorch", "pin": "a pin"}.get(what, what) if row == 0 else None
             kept.barh(at, mib, height=0.24, color=colour, label=label)
             place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
-            kept.annotate(f"{mib:.0f}", (mib, at), color=ink(), fontsize=8, **place)
+            kept.annotate(f"{mib:.0f}", (mib, at), color=ink(), fontsize=9, **place)
             if what != "stock":
                 ratios = [ratio for _, ratio in of_model[what]]
                 time.scatter(ratios, [at] * len(ratios), color=colour, s=18)
-    kept.set_yticks(range(len(found)), [name.rpartition(",")[0] for name in found])
+    kept.set_yticks(range(len(found)), map(label_of, found))
     kept.set_ylim(len(found) - 0.5, -0.5)
     kept.set_xlim(0, 1.15 * max(mib for of in found.values() for mib, _ in of["stock"]))
-    kept.set_title("kept for backward, MiB", loc="left")
+    kept.set_title("kept for backward,\nMiB", loc="left")
     kept.legend(loc="upper right")
-    time.set_title("time of a step over PyTorch's", loc="left")
+    time.set_title("time of a step\nover PyTorch's", loc="left")
     figure.savefig(path)
     plt.close(figure)
 

@@ -151,12 +151,18 @@ def where(record):
     return f"{record['machine'].get('gpu', 'CPU')}, torch {record['torch']}"
 
 
-def measured(record):
-    """On which processor, by which clock, and how often."""
-    of_processor = "the time of the processor, " * (record.get("clock") == "process_time")
-    several = f"the median of {record['rounds']} interleaved processes"
-    count = several if record["rounds"] > 1 else "one process"
-    return f"torch {record['torch']} on {record['machine']['cpu']}, {of_processor}{count}"
+def describe_times(of_cpus):
+    """One sentence for all records that were measured alike: by which
+    clock, how often, and on which processors."""
+    machines = {}
+    for record in of_cpus:
+        alike = record.get("clock") == "process_time", record["rounds"]
+        machine = f"torch {record['torch']} on {record['machine']['cpu']}"
+        machines.setdefault(alike, []).append(machine)
+    for (of_processor, rounds), those in machines.items():
+        time = "processor time" if of_processor else "time"
+        several = f", the median of {rounds} interleaved processes" * (rounds > 1)
+        yield f"A time is the {time} of the fastest step in a process{several} ({'; '.join(those)})."
 
 
 def step(row, *digits):
@@ -203,12 +209,12 @@ def real_models():
     data = first.get("data", "random data, of the sizes in the script")
     has_peaks = any("peak_bytes" in r for record in of_cpus for r in record["rows"])
     yield (
-        "On a CPU: forward and backward on one thread, the default malloc, and what is kept"
-        + "; in brackets, the most that is allocated in a step, beside the weights" * has_peaks
-        + f". The time is that of the fastest step in a process: {'; '.join(map(measured, of_cpus))}. "
-        f"Random weights, {data}. {libraries(first)}; [the script](../lab/real_models.py). "
+        "On a CPU: forward and backward on one thread with the default malloc, and the memory that is kept"
+        + "; in brackets, the most that a step allocates beside the weights" * has_peaks
+        + f". {' '.join(describe_times(of_cpus))} Random weights, {data}. "
+        f"{libraries(first)}; [the script](../lab/real_models.py). "
         + (
-            "All gradients equal stock's to the bit under every pin: in these models no gradient is lost or won at a bound."
+            "Under every pin all gradients equal stock's to the bit: in these models, none depends on the convention."
             if all_same
             else "*: some gradient differs from stock's in a bit; all others are equal."
         )
@@ -234,9 +240,10 @@ def real_models_summary():
 
     releases = " and ".join(record["torch"].partition("+")[0] for record in found)
     yield (
-        f"A training step takes {ends('pin', 0)} times as long under a pin as without one, and keeps {ends('pin', 1)} times "
-        f"as much for backward; after `clampgrad.nn.convert`, {ends('convert', 0)} times as long, and {ends('convert', 1)} times "
-        f"as much. The models are {'; '.join(names)}: in eager mode, on one thread of a CPU, with torch {releases}."
+        f"Under a pin, a training step takes {ends('pin', 0)} times as long as without one, and keeps {ends('pin', 1)} times "
+        f"as much memory for backward. After `clampgrad.nn.convert`, it takes {ends('convert', 0)} times as long, and keeps "
+        f"{ends('convert', 1)} times as much. These are the extremes of {len(names)} models ({'; '.join(names)}) in eager "
+        f"mode, on one thread of a CPU, with torch {releases}."
     )
 
 
@@ -258,9 +265,9 @@ def learned_bounds():
             "stock's" if same else "differ from stock's at ties",
         )
     yield (
-        f"A step of {stock['model']}, {found['data']}: the time of the processor over stock's, the fastest of some in one "
-        "process each, while other processes ran; what is kept for backward; and the most that is allocated beside the "
-        f"weights. {libraries(found)}, {made_on(found)}; `python -m lab.real_models --models PACT`."
+        f"A step of {stock['model']}, {found['data']}: its processor time over stock's (the fastest of some steps, in one "
+        "process per row, while other processes ran), the memory that it keeps for backward, and the most that it allocates "
+        f"beside the weights. {libraries(found)}, {made_on(found)}; `python -m lab.real_models --models PACT`."
     )
 
 
@@ -277,9 +284,9 @@ def compiled_models():
             yield model, where(record), *(cells[model, setting] for setting in settings)
     first = found[-1]
     yield (
-        "Forward and backward under `torch.compile`, one thread, and what is kept between them, weights included: the median "
-        f"of {first['rounds']} interleaved processes, each with its fastest step. `relu` stands in the place of ReLU6; the pin "
-        "reaches the `torch.clamp` of T5, and not ReLU6, which `convert` replaces. "
+        "Forward and backward under `torch.compile` on one thread, and the memory that is kept between them, weights included. "
+        f"A time is that of the fastest step in a process, the median of {first['rounds']} interleaved processes. In the column "
+        "`relu`, ReLU takes the place of ReLU6. The pin reaches the `torch.clamp` of T5, but not ReLU6, which `convert` replaces. "
         f"{libraries(first)}, {made_on(first)}; `python -m lab.real_models --compiled`."
     )
 
@@ -315,7 +322,7 @@ def pin():
     for way in next(iter(cases.values())):
         yield way, *(ways[way] for ways in cases.values())
     yield (
-        f"Tensors of one element, float32, if a column does not say otherwise, one thread, {made_on(found)}; the fastest of many rounds. Entering and "
+        f"Calls with Tensors of one element, float32, on one thread, {made_on(found)}; the fastest of many rounds. Entering and "
         f"leaving a block takes {found['a block, microseconds']} µs. `python -m benchmarks.overheads pin`."
     )
 

@@ -19,17 +19,22 @@ PANELS = {STRICT[0]: ", ".join(STRICT)} | {n: n for n in CONVENTIONS if n not in
 
 
 def conventions(path):
-    """What x receives from clamp(x, -1, 1) for an incoming gradient of +1 and of -1."""
-    figure = Figure(figsize=(11, 5), layout="constrained")
-    axes = figure.subplots(2, (len(PANELS) + 3) // 2)
-    for panel, (how, title) in zip([*axes[0, :-1], *axes[1]], PANELS.items()):
-        draw_response(panel, how)
-        panel.set_title(title, family="monospace", fontsize=11)
-    draw_tie(axes[0, -1])
-    axes[0, 0].set_ylabel("gradient of x")
-    axes[1, 0].set_ylabel("gradient of x")
-    axes[1, -1].axis("off")
-    axes[1, -1].legend(*axes[1, 0].get_legend_handles_labels(), loc="center", frameon=False)
+    """What x receives from clamp(x, -1, 1) for an incoming gradient of +1 and of -1. Three
+    columns, which are legible on a phone."""
+    figure = Figure(figsize=(6, 5.6), layout="constrained")
+    names = [*PANELS, *[".", "."][: -len(PANELS) % 3]]
+    rows = [names[i : i + 3] for i in range(0, len(names), 3)]
+    upper, lower = figure.subfigures(2, 1, height_ratios=(len(rows), 1))
+    axes = upper.subplot_mosaic(rows)
+    for how, title in PANELS.items():
+        draw_response(axes[how], how)
+        axes[how].set_title(title, family="monospace", fontsize=10)
+    for first, *_ in rows:
+        axes[first].set_ylabel("gradient of x")
+    key, tie = lower.subplots(1, 2, width_ratios=(1, 2))
+    key.axis("off")
+    key.legend(*axes[names[0]].get_legend_handles_labels(), loc="center")
+    draw_tie(tie)
     figure.savefig(path)
 
 
@@ -43,14 +48,13 @@ def draw_response(panel, how):
             y = function_of(how)(x)
             (gradient,) = torch.autograd.grad(y, x, torch.full_like(y, g))
         for part in (X < LO, inside, X > HI):
-            label = f"incoming gradient {g:+.0f}".replace("-", "−") if part is inside else None
+            label = f"incoming: {g:+.0f}".replace("-", "−") if part is inside else None
             line = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
             panel.plot(X[part], gradient[part], label=label, **line)
         style = {"markersize": 5 + width, "markeredgecolor": "white", "zorder": 3}
         panel.plot(X[at_bound], gradient[at_bound], "o", color=colour, **style)
     panel.set_ylim(-1.35, 1.35)
-    panel.set_yticks([-1, -0.5, 0, 0.5, 1])
-    panel.set_xlabel("x")
+    panel.set_yticks([-1, 0, 1])
 
 
 def draw_tie(panel):
@@ -63,7 +67,7 @@ def draw_tie(panel):
         shares[how] = torch.autograd.grad(y, x)[0].item()
     bars = panel.barh(list(shares), list(shares.values()), color=RED, height=0.55)
     panel.bar_label(bars, fmt="{:g}", padding=3)
-    panel.set_title("maximum(x, c) at x = c,\nc a constant Tensor", fontsize=10)
+    panel.set_title("maximum(x, c) at x = c, a constant Tensor", fontsize=10)
     panel.set_xlim(0, 1)
     panel.set_xlabel("share of x")
     panel.invert_yaxis()
@@ -78,15 +82,16 @@ def notebook(path):
     }
     figure = in_columns(list(titles))
     for panel, (how, title) in zip(figure.axes, titles.items()):
-        panel.set_title(f"{title}\n(gradient={how!r})")
+        panel.set_title(f"{title}\n(gradient={how!r})", fontsize=9)
     figure.savefig(path)
 
 
 def descents(path):
     """The loss under every convention, and where gradient descent goes from several starts."""
-    figure = in_columns(list(PANELS))
-    for panel, title in zip(figure.axes, PANELS.values()):
-        panel.set_title(title)
+    figure = in_columns(list(PANELS), most=3)
+    for panel in figure.axes:
+        if panel.get_title():
+            panel.set_title(PANELS[panel.get_title()])
     figure.savefig(path)
 
 

@@ -28,7 +28,7 @@ def main(measure, draw):
     (out / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
 
     def picture(path):
-        figure = Figure(figsize=(7, 3.2), layout="constrained")
+        figure = Figure(figsize=(6, 3), layout="constrained")
         draw(figure, data)
         figure.savefig(path)
 

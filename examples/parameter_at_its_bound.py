@@ -42,7 +42,7 @@ def draw(figure, data):
         panel.plot(path(how), color=RED, label="x")
         panel.set_title(f"{how}\nends at {data['end'][how]:.2g}", fontsize=9)
         panel.set_xlabel("step")
-        panel.set_xticks([0, 100, 200])
+        panel.set_xticks([0, 200])
     figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 

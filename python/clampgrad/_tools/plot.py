@@ -90,14 +90,20 @@ def plot(
     return figure
 
 
-def in_columns(what: Sequence[str | Function], loss: Function = example_loss) -> "Figure":
-    """One column for each: the curves above, the paths of descent below."""
-    columns = len(what)
+def in_columns(
+    what: Sequence[str | Function], loss: Function = example_loss, most: int | None = None
+) -> "Figure":
+    """One column for each: the curves above, the paths of descent below. Columns
+    beyond the number `most` go below the first ones."""
+    columns = min(len(what), most or len(what))
+    bands = -(-len(what) // columns)
     figure = need("matplotlib.figure").Figure(
-        figsize=(max(2.4 * columns, 4), 5), layout="constrained"
+        figsize=(max(2 * columns, 4), 4.4 * bands), layout="constrained"
     )
-    axes = figure.subplots(2, columns, sharex="row", sharey="row", squeeze=False)
-    for (top, bottom), one in zip(axes.T, what):
+    axes = figure.subplots(2 * bands, columns, sharex="row", sharey="row", squeeze=False)
+    for i, one in enumerate(what):
+        band, column = divmod(i, columns)
+        top, bottom = axes[2 * band : 2 * band + 2, column]
         function = function_of(one)
         draw_curves(top, function, loss)
         draw_descent(bottom, function, loss)
@@ -105,7 +111,8 @@ def in_columns(what: Sequence[str | Function], loss: Function = example_loss) ->
         top.set_xlabel("x")
         bottom.set_xlabel("step")
     legend(figure, axes[0, 0])
-    axes[1, 0].set_ylabel("x, by gradient descent")
+    for bottom in axes[1::2, 0]:
+        bottom.set_ylabel("x, by gradient descent")
     return figure
 
 
