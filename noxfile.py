@@ -50,7 +50,7 @@ SITE = (
 # Each worker starts with whole files, so few fixtures are made twice.
 PARALLEL = ("-n", JOBS, "--dist", "worksteal")
 ALL = ("-m", "not build and not jax")  # which have sessions of their own
-ROOMS = [f"test/{room}" for room in ("table", "kernels", "transforms", "matrix", "pin", "compile")]
+ROOMS = [f"test/{room}" for room in ("table", "nn", "kernels", "transforms", "matrix", "pin", "compile")]
 
 
 def tests_of(room, *names):
@@ -68,7 +68,7 @@ KERNELS = [
     *tests_of("transforms", "forward"),
 ]
 PORTABLE = [
-    *("test/table", "test/transforms", "test/pin", "--ignore=test/pin/test_private.py"),
+    *("test/table", "test/nn", "test/transforms", "test/pin", "--ignore=test/pin/test_private.py"),
     *tests_of("package", "portable"),
     *tests_of("kernels", "layouts"),
     *tests_of("compile", "compile", "compile_memory"),

@@ -215,7 +215,7 @@ def evaluated(setting, word=""):
         model = model.to(torch.bfloat16, memory_format=torch.channels_last).eval()
         images = torch.randn(8, 3, 96, 96).bfloat16().contiguous(memory_format=torch.channels_last)
         if setting == "convert":
-            clampgrad.nn.convert(model, gradient="min_norm")
+            clampgrad.nn.convert(model)
         seconds = []
         with torch.no_grad(), pin_of(setting):
             for _ in range(10):

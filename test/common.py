@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -155,6 +156,19 @@ def slow_after(count, cases):
     cases = [*cases]
     slow = (pytest.param(case, marks=pytest.mark.slow) for case in cases[count:])
     return [*cases[:count], *slow]
+
+
+def sample_if_portable(count, cases):
+    """Cases for parametrize, each of several arguments. On the portable implementation many run the
+    same lines of Python: there `count` of them, drawn by chance, run, and the rest are slow."""
+    cases = [*cases]
+    if clampgrad.implementation == "compiled":
+        return cases
+    chosen = {*random.Random(0).sample(range(len(cases)), count)}
+    return [
+        pytest.param(*case, marks=[] if i in chosen else pytest.mark.slow)
+        for i, case in enumerate(cases)
+    ]
 
 
 def saved_and_loaded(thing, save=torch.save, load=torch.load, **keywords):

@@ -4,7 +4,7 @@ cases.py in a process of its own.
     python -m lab.libraries [--ways convert ...] [--before FILE] [--out FILE] [NAME ...]
 
 Each runs with the stock model, with `clampgrad.nn.convert` by default and with `example_inputs`,
-and with a convention that changes gradients, for one kind of module at a time. Exits with 1 if a
+and with `clampgrad.nn.set_gradient`, for one kind of module at a time. Exits with 1 if a
 converted model is not as stock, or if a convention is lost in silence. Cases of libraries that
 are not installed are left out.
 

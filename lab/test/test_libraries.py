@@ -32,7 +32,7 @@ def test_a_case(name):
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_wrong_is_found(monkeypatch):
     def otherwise(model, x):
-        return clampgrad.nn.convert(model, judging.NAMED)
+        return clampgrad.nn.set_gradient(model, judging.NAMED)
 
     def found(way, change):
         monkeypatch.setitem(judging.WAYS, way, change)

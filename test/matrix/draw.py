@@ -1,8 +1,7 @@
-"""Draws a cell by an object like random.Random, and shrinks one that fails."""
+"""Draws a cell by an object like random.Random. Of each choice the simplest comes first, so that
+Hypothesis shrinks towards it."""
 
-from dataclasses import fields, replace
-
-import torch
+from dataclasses import replace
 
 from matrix.cells import LAYOUTS, Arg, Cell, inf, nan
 from matrix.inputs import grown
@@ -76,40 +75,3 @@ def draw_together(r, count):
             pins |= pin
             cells.append(cell)
     return cells
-
-
-def smaller(cell):
-    """Cells that are simpler in one respect."""
-    yield replace(cell, form="function")
-    yield replace(cell, context="plain")
-    yield replace(cell, gradient="min_norm", maximize=False)
-    yield replace(cell, seed=0)
-    tensors = cell.tensor_args
-    longest = max(len(a.values) for a in tensors)
-    for k in range(longest):  # a single element, where no argument is broadcast
-        if all(len(a.values) in (1, longest) for a in tensors):
-            one = (replace(a, values=(a.values[k % len(a.values)],), shape=(1,)) for a in tensors)
-            yield replace(cell, args=tuple(cell.fill(one)))
-    for i, a in enumerate(cell.args):
-        if isinstance(a, Arg):
-            plainer = [{f.name: f.default} for f in fields(Arg)[2:]]
-            for change in (*plainer, {"values": (0.0,), "shape": ()}):
-                changed = (*cell.args[:i], replace(a, **change), *cell.args[i + 1 :])
-                yield replace(cell, args=changed)
-
-
-def shrunk(cell, fails):
-    """The smallest cell on the way down that still fails."""
-    size = len(repr(cell))
-    for other in smaller(cell):
-        if other != cell and len(repr(other)) <= size and still(other, fails):
-            return shrunk(other, fails)
-    return cell
-
-
-def still(cell, fails):
-    try:
-        torch.manual_seed(0)
-        return applies(cell) and not waived(cell) and fails(cell)
-    except Exception:  # torch's own operator refuses it
-        return False

@@ -1,24 +1,28 @@
 """Arguments that nobody thought of, in forms and contexts drawn at random.
 
-A failure is shrunk and printed as the line that runs it again. `nox -s fuzz` draws
-for that long, half of it on each implementation, prints the seeds, and adds to
+Hypothesis draws, and shrinks a failure, which is printed as the line that runs it again. `nox -s
+fuzz` draws for as long as it is told, half of it on each implementation, prints the seeds, and adds to
 out/fuzz.jsonl where it finds nothing.
 """
 
+import itertools
 import os
 import random
 import time
 from contextlib import nullcontext
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
 
 import clampgrad
 import records
 from matrix.cells import Arg, Cell, nan
 from matrix.compilers import check_together
-from matrix.draw import draw, draw_together, shrunk
+from matrix.draw import CHEAP, draw, draw_together
 from matrix.forms import FORMS
 from matrix.inputs import X, inputs, layouts, vector
 from matrix.reference import CONVENTIONS, GRADIENTS
@@ -140,52 +144,60 @@ def test_found_once(cell):
     check(cell)
 
 
-def error_of(cell):
-    try:
-        check(cell)
-    except Exception as e:
-        return e
+# ---- Cells that are drawn ------------------------------------------------------------------------
 
-
+# The same cells each time, so that a change is judged by its own faults; `nox -s fuzz` looks for new
+# ones.
+FUZZ = settings(
+    database=None,
+    deadline=None,
+    derandomize=True,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=[*HealthCheck],  # many draws fit no form or context
+)
 # What Dynamo makes of a call, without a compiler behind it.
 DYNAMO = [context for context in CONTEXTS if context.startswith("compiled, ")]
 
 
-def draw_and_check(r, goes_on, compiles=False):
-    """As long as goes_on(how many there were)."""
-    ran = 0
-    while goes_on(ran):
-        if compiles and ran % 1000 == 0:
-            cells = draw_together(r, 20)
-            of_process = (pin_of_the_process(c) for c in cells if FORMS[c.form].process)
-            try:
-                with next(of_process, nullcontext()):
-                    check_together(cells)
-            except Exception as e:
-                cell = next(filter(error_of, cells), cells)
-                raise failure(cell, e) from e
-            ran += len(cells)
-        cell = draw(r, contexts=DYNAMO) if compiles and ran % 100 == 0 else draw(r)
-        if cell is None:
-            continue
-        ran += 1
-        if error_of(cell):
-            cell = shrunk(cell, error_of)
-            raise failure(cell, error_of(cell) or AssertionError("it failed once, then not"))
-    return ran
+def check_random_cell(r, contexts):
+    cell = draw(r, contexts=contexts)
+    assume(cell is not None)
+    try:
+        check(cell)
+    except Exception as e:
+        raise failure(cell, e) from e
 
 
-# A change is judged by its own faults; `nox -s fuzz` looks for new ones.
+def check_random_cells(count, contexts=CHEAP, seed=None):
+    test = given(st.randoms(use_true_random=False))(lambda r: check_random_cell(r, contexts))
+    if seed is not None:
+        test = hypothesis.seed(seed)(test)
+    settings(FUZZ, max_examples=count, derandomize=seed is None)(test)()
+
+
+def check_cells_together(cells):
+    """Compiles the cells in one graph, under the process pin that they share, if any."""
+    pins = (pin_of_the_process(cell) for cell in cells if FORMS[cell.form].process)
+    with next(pins, nullcontext()):
+        check_together(cells)
+
+
 @pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.thorough)])
-def test_briefly(count):
-    draw_and_check(random.Random(count), lambda ran: ran < count)
+def test_random_cells_hold(count):
+    check_random_cells(count)
 
 
 @pytest.mark.skipif(not SECONDS, reason="nox -s fuzz asks for it")
-def test_for_as_long_as_asked():
-    ends = time.monotonic() + SECONDS
+def test_random_cells_hold_for_as_long_as_asked():
     print(f"\nfuzz: seed {SEED}", flush=True)
-    ran = draw_and_check(random.Random(SEED), lambda _: time.monotonic() < ends, compiles=True)
+    ends, ran = time.monotonic() + SECONDS, 0
+    for seed in itertools.count(SEED):
+        check_cells_together(draw_together(random.Random(seed), 20))
+        check_random_cells(10, DYNAMO, seed)
+        check_random_cells(1000, CHEAP, seed)
+        ran += 1030
+        if time.monotonic() > ends:
+            break
     print(f"fuzz: {ran} cells in {SECONDS:.0f} s, nothing found")
     release = torch.__version__.split("+")[0]
     found = {"implementation": clampgrad.implementation, "torch": release}

@@ -44,6 +44,7 @@ clampgrad.pin("instaled")  # wrong: a name
 clampgrad.clamp_mingrad(x)  # wrong: there is no such function
 clampgrad.nn.Clamp(0, gradient="halff")  # wrong: a name
 clampgrad.nn.convert(torch.nn.ReLU()).in_features.bit_length  # wrong: the model is no Linear
+clampgrad.nn.set_gradient(torch.nn.ReLU(), "halff")  # wrong: a name
 
 
 @clampgrad.pin("half")

@@ -45,8 +45,9 @@ class SoftClip(nn.Module):
 
 def modules() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU6())
-    assert_type(clampgrad.nn.convert(model, gradient="inclusive"), nn.Sequential)
-    clampgrad.nn.convert(model, "half", filter_fn=lambda module, name: name.startswith("1"))
+    assert_type(clampgrad.nn.convert(model, example_inputs=torch.ones(1, 2)), nn.Sequential)
+    assert_type(clampgrad.nn.set_gradient(model, gradient="inclusive"), nn.Sequential)
+    clampgrad.nn.set_gradient(model, "half", filter_fn=lambda module, name: name.startswith("1"))
     assert_type(clampgrad.nn.conversions(model), dict[str, str])
     assert_type(clampgrad.nn.undo(model), nn.Sequential)
     clamps = clampgrad.nn.Clamp(0, torch.ones(1), gradient="ste"), clampgrad.nn.ReLU(inplace=True)

@@ -317,3 +317,22 @@ def test_where_the_global_state_has_no_guard_of_its_own(monkeypatch):
         ((check, says),) = guards
         assert check({}) and "'half'" in says[0]
     assert not check({})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.clamp(x, 0, 1),
+        lambda x: torch.clamp(x, torch.zeros(2), torch.ones(2)),
+        lambda x: torch.clamp_min(x, torch.zeros(2)),
+        lambda x: torch.maximum(x, torch.zeros(2)),
+        lambda x: (x * 1).clamp_(0, 1),
+    ],
+)
+@pytest.mark.parametrize("gradient", ["min_norm", "inclusive", "half"])
+def test_a_call_is_counted_once(call, gradient):
+    """`clampgrad run -v` says how many calls a pin reached."""
+    before = sum(clampgrad._implementation.pin_reached().values())
+    with clampgrad.pin(gradient):
+        call(torch.ones(2, requires_grad=True))
+    assert sum(clampgrad._implementation.pin_reached().values()) == before + 1

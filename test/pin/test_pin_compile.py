@@ -380,3 +380,14 @@ def clamped(x):
 
 def slopes(x):
     return torch.autograd.grad(clamped(x * 1).sum(), x)[0]
+
+
+def test_later_pins_drop_no_compiled_code():
+    """The first pin of the process does."""
+    graphs = []
+    compiled = torch.compile(lambda x: x + 1, backend=lambda g, _: graphs.append(g) or g.forward)
+    for gradient in (None, "half", "inclusive"):
+        with clampgrad.pin(gradient):
+            pass
+        compiled(torch.ones(1))
+    assert len(graphs) == 1

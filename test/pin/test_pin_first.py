@@ -180,7 +180,7 @@ with clampgrad.pin("inclusive"):
     ["aot_eager", *(pytest.param(b, marks=pytest.mark.slow) for b in ("eager", "inductor"))],
 )
 @pytest.mark.parametrize(
-    "kind", slow_after(2, ["block", "installed", "one graph", "decorated", "set_pin"])
+    "kind", slow_after(1, ["block", "installed", "one graph", "decorated", "set_pin"])
 )
 def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
     script(START + INSIDE, kind, backend)

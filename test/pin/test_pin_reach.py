@@ -79,6 +79,16 @@ def test_a_graph_loses_the_blocks_inside(how, module):
         assert slope(graph) == THROUGH
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+def test_the_warning_names_the_line_that_calls_a_decorated_function():
+    clamp = clampgrad.pin("half")(lambda x: torch.clamp(x, 0, 1))
+    calls = lambda x: clamp(x)  # noqa: E731
+    with pytest.warns(UserWarning, match="is entered while a graph") as warned:
+        torch.jit.trace(calls, torch.ones(1))
+    lines = {(w.filename, w.lineno) for w in warned if "a graph" in str(w.message)}
+    assert lines == {(__file__, calls.__code__.co_firstlineno)}
+
+
 @pytest.mark.filterwarnings("error:.*is entered while a graph is captured")
 def test_compiled_code_is_no_graph_that_loses_a_pin():
     function = torch.compile(Decorated(), backend="eager")

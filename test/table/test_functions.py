@@ -12,7 +12,7 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
-from common import RELEASE, python
+from common import RELEASE, python, sample_if_portable
 from oracle import TABLE
 
 OF_CLAMP = "gradient='min_norm', maximize=False"
@@ -179,8 +179,13 @@ if x.grad.tolist() != [0, 0, 1, 0]:
 @pytest.mark.parametrize(
     "imports, flags",
     [
-        ("import torch, torch._dynamo, clampgrad", []),
-        (f"import torch, clampgrad; {AGAIN}", []),
+        *sample_if_portable(
+            1,
+            [
+                ("import torch, torch._dynamo, clampgrad", []),
+                (f"import torch, clampgrad; {AGAIN}", []),
+            ],
+        ),
         pytest.param(
             f"import torch, torch._dynamo, clampgrad; {AGAIN}",
             ["-OO"],

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import clampgrad
+from common import sample_if_portable
 from matrix.reference import ARGUMENTS, GRADIENTS
 from matrix.run import FORMS, calls, check_all
 from oracle import EXACT, PSEUDO, TABLE, signature
@@ -18,9 +19,7 @@ from oracle import EXACT, PSEUDO, TABLE, signature
 OURS = [name for name, form in FORMS.items() if not (form.pin or form.module or form.writes)]
 # Each kind once, in both orders; the rest of them, which take as long, are thorough.
 WAYS = ("dual tensors", "vjp vmap", "vmap jvp")
-WAYS += tuple(
-    pytest.param(way, marks=pytest.mark.thorough) for way in ("vjp", "jvp", "vmap vjp", "jvp vmap")
-)
+OTHER_WAYS = ("vjp", "jvp", "vmap vjp", "jvp vmap")
 
 
 def calls_of(*operator_and_gradient):
@@ -47,18 +46,28 @@ def test_every_row_is_among_the_calls(operator):
             assert {int(signature(*point)) for point in points} <= comparisons(operator, kind)
 
 
-@pytest.mark.parametrize("form", OURS)
-@pytest.mark.parametrize("gradient", GRADIENTS, ids=str)
-@pytest.mark.parametrize("operator", ARGUMENTS)
+@pytest.mark.parametrize(
+    "operator, gradient, form",
+    sample_if_portable(125, product(ARGUMENTS, GRADIENTS, OURS)),
+    ids=str,
+)
 def test_forms(operator, gradient, form):
     """With several incoming gradients: blocked must mean 0 and open must mean g, whatever g is."""
     for call in calls_of(operator, gradient):
         check_all(replace(call, form=form, seed=seed) for seed in range(3))
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("gradient", GRADIENTS, ids=str)
-@pytest.mark.parametrize("operator", ARGUMENTS)
+@pytest.mark.parametrize(
+    "operator, gradient, way",
+    [
+        *sample_if_portable(60, product(ARGUMENTS, GRADIENTS, WAYS)),
+        *(
+            pytest.param(*case, marks=pytest.mark.thorough)
+            for case in product(ARGUMENTS, GRADIENTS, OTHER_WAYS)
+        ),
+    ],
+    ids=str,
+)
 def test_ways_to_differentiate(operator, gradient, way):
     for call in calls_of(operator, gradient):
         if call.args[0].dtype == "float32" and call.args[0].layout == "plain":

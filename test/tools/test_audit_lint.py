@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import clampgrad
+from clampgrad._tools.audit.consumers import Consumers
 
 BF16 = torch.bfloat16
 FP16 = torch.float16
@@ -40,6 +41,26 @@ def advice(f, x):
     (remedy,) = filter(None, (finding.remedy for finding in report))
     assert " ".join(report.text().split()).count(f"Advice: {remedy}") == 1
     return remedy
+
+
+def test_results_that_are_gone_are_forgotten():
+    """The audit of a long run must not grow with its calls."""
+    consumers = Consumers()
+    alive = torch.zeros(1)
+    for result in (*(torch.zeros(1) for _ in range(100)), alive):
+        consumers.begin(result, [(None, 0.0)])
+    del result
+    assert len(consumers._traces) == 1
+
+
+@pytest.mark.parametrize("f", [lambda y: y.type(), lambda y: y.to(torch.int)])
+def test_a_result_that_is_no_floating_tensor_ends_a_trace(f):
+    x = values(0.0, 1.0)
+    with clampgrad.audit() as report:
+        y = clamp(x)
+        f(y)
+        y.sum().backward()
+    assert not report.skipped
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ rows, and everything as JSON."""
 
 import html
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,29 @@ def test_json_without_infinities(f, g, tmp_path):
     (site,) = json.loads((tmp_path / "audit.json").read_text())["sites"]
     assert all(w["message"] and w["evidence"] for w in site["warnings"])
     assert bool(site["remedy"]) == bool(site["warnings"])
+
+
+def test_json_has_what_the_report_has_as_numbers(tmp_path):
+    with clampgrad.audit(every=2) as report:
+        for _ in range(2):
+            clamp().sum().backward()
+        torch.empty(3, device="meta").clamp(0, 1)
+        clampgrad.clamp(leaf(0.0), 0, 1, gradient="half").sum().backward()
+    report.save(tmp_path / "audit.json")
+    data = json.loads((tmp_path / "audit.json").read_text())
+    keys = ["torch", "patched", "summary", "compared", "every", "sites", "suspects", "skipped"]
+    assert [*data] == keys
+    assert data["every"] == 2 and (data["compared"][0], data["compared"][-1]) == ("2.11", "2.15")
+    assert data["skipped"] == {"meta tensors": 1} and "1 (meta tensors)" in str(report)
+    assert data["sites"] == json.loads(json.dumps([asdict(found) for found in report]))
+    assert {site["calls"] for site in data["sites"]} == {1} and data["suspects"] == []
+
+
+def test_a_call_that_maximises_is_examined_as_one():
+    """It passes the gradient that with_grad blocks where the loss is minimised."""
+    ascent = lambda: clampgrad.clamp(leaf(-1.0), 0, gradient="with_grad", maximize=True)  # noqa: E731
+    (found,) = audited(ascent)
+    assert found.gradient == "with_grad" and found.moved["min_norm"] == 1
 
 
 def test_a_line_is_warned_of_once_for_each_of_its_dangers():

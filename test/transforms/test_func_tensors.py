@@ -1,13 +1,14 @@
 """torch.func where the bounds are Tensors: batched alone or together, in chunks, promoted."""
 
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
 from torch.func import grad, jacrev, jvp, vmap
 
 import clampgrad
-from common import DTYPES, assert_same, seeded
+from common import DTYPES, assert_same, sample_if_portable, seeded
 from oracle import CONVENTIONS
 
 IN_DIMS = [(0, None, None), (None, 0, None), (None, None, 1), (1, 0, None), (0, 1, 0)]
@@ -31,9 +32,11 @@ def loop(f, in_dims, args):
     return [torch.stack(parts) for parts in zip(*(sample(i) for i in range(3)))]
 
 
-@pytest.mark.parametrize("chunk", [None, 1, 2])
-@pytest.mark.parametrize("in_dims", IN_DIMS, ids=str)
-@pytest.mark.parametrize("convention", CONVENTIONS)
+@pytest.mark.parametrize(
+    "convention, in_dims, chunk",
+    sample_if_portable(21, product(CONVENTIONS, IN_DIMS, [None, 1, 2])),
+    ids=str,
+)
 def test_some_of_three_tensors_are_batched(convention, in_dims, chunk):
     clamp, args = partial(clampgrad.clamp, gradient=convention), batched(in_dims, 4)
     slopes = grad(lambda *args: (clamp(*args) * torch.arange(1.0, 5)).sum(), (0, 1, 2))
@@ -44,6 +47,13 @@ def test_some_of_three_tensors_are_batched(convention, in_dims, chunk):
     whole = jacrev(clamp, (0, 1, 2))(*example)
     for ours, expected in zip(jacrev(clamp, (0, 1, 2), chunk_size=chunk)(*example), whole):
         assert_same(ours, expected)
+
+
+def test_a_batch_dimension_of_more_dimensions_than_a_bound_has():
+    """The batch comes first there, and the dimensions of the bound are aligned with the others."""
+    x, lo = values(2, 3, 4, seed=0), values(2, 3, seed=1)
+    found = vmap(lambda x: clampgrad.clamp(x, lo, 5.0), in_dims=2, out_dims=2)(x)
+    assert_same(found, torch.clamp(x, lo[..., None], torch.tensor(5.0)))
 
 
 @pytest.mark.parametrize("name", ["maximum", "clamp_min", "clamp_max"])
@@ -78,9 +88,9 @@ def test_a_number_before_a_tensor_is_rounded_to_the_dtype_of_x(convention, expec
 PAIRS = ["maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"]
 
 
-@pytest.mark.parametrize("first", DTYPES, ids=str)
-@pytest.mark.parametrize("second", DTYPES, ids=str)
-@pytest.mark.parametrize("operator", PAIRS)
+@pytest.mark.parametrize(
+    "operator, second, first", sample_if_portable(24, product(PAIRS, DTYPES, DTYPES)), ids=str
+)
 def test_samples_without_dimensions_promote_as_in_a_loop(operator, second, first):
     """Inside, the batched one has a dimension. Beside samples with a dimension, they
     promote as under torch's vmap."""

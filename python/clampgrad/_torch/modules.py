@@ -29,23 +29,22 @@ COMPILED_BY_ITSELF = True
 # What torch's forward calls. Libraries that count operations or trace put others in their place.
 RELU = F.relu
 HARDTANH = F.hardtanh
-INSTEAD = (
-    "_clampgrad"  # None in the class, so that compiled code is guarded by what an instance has
-)
+# An attribute; None in the class, so that compiled code guards what an instance has.
+OVERRIDE = "_clampgrad"
 RUN = (nn.ReLU, nn.Hardtanh)  # ReLU6 inherits the forward of Hardtanh
 SHOW = (nn.ReLU, nn.Hardtanh, nn.ReLU6)
 
 
-class Instead(Protocol):
+class ForwardOverride(Protocol):
     """What the attribute of a module may be."""
 
     def __call__(self, module: Any, input: Any, /) -> Any: ...
 
-    def plain(self, module: Any, input: Any, /) -> Any:
-        """The same, where nothing but autograd sees the call, in fewer steps; or None."""
+    def call_plain(self, module: Any, input: Any, /) -> Any:
+        """Does the same in fewer steps if nothing but autograd sees the call; else returns None."""
 
-    def words(self) -> str:
-        """What the module shows of it."""
+    def extra_repr(self) -> str:
+        """Returns what the module shows of it."""
 
 
 # torch's own methods, once they are replaced. Somebody else may replace ours.
@@ -64,42 +63,44 @@ def change_modules() -> None:
         if _done:
             return
         TORCHS.update({module: original(module.forward) for module in RUN})
-        changes = [Change(module, INSTEAD, None) for module in RUN]
-        changes += [Change(module, "forward", asking(module.forward)) for module in RUN]
-        changes += [Change(module, "extra_repr", showing(module.extra_repr)) for module in SHOW]
+        changes = [Change(module, OVERRIDE, None) for module in RUN]
+        changes += [Change(module, "forward", wrap_forward(module.forward)) for module in RUN]
+        changes += [
+            Change(module, "extra_repr", wrap_extra_repr(module.extra_repr)) for module in SHOW
+        ]
         with made(changes):
             if imported("torch._dynamo"):
                 drop_compiled()
         _done = True
 
 
-def asking(present: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def wrap_forward(present: Callable[..., Tensor]) -> Callable[..., Tensor]:
     torchs = original(present)
     expect(torchs, "self", "input")
 
     @replacing(torchs)
     def forward(self: Any, input: Any) -> Any:
-        instead = getattr(self, INSTEAD, None)  # a class of others may borrow this method
-        if instead is None:
+        override = getattr(self, OVERRIDE, None)  # a class of others may borrow this method
+        if override is None:
             return torchs(self, input)
         if not is_dynamo_compiling() and F.relu is RELU and F.hardtanh is HARDTANH:
-            result = instead.plain(self, input)
+            result = override.call_plain(self, input)
             if result is not None:
                 return result
-        return torchs(self, input) if is_captured(input) else instead(self, input)
+        return torchs(self, input) if is_captured(input) else override(self, input)
 
     return forward
 
 
-def showing(present: Callable[..., str]) -> Callable[..., str]:
+def wrap_extra_repr(present: Callable[..., str]) -> Callable[..., str]:
     torchs = original(present)
     expect(torchs, "self")
 
     @replacing(torchs)
     def extra_repr(self: Any) -> str:
-        instead = getattr(self, INSTEAD, None)
-        words = instead.words() if instead is not None else ""
-        return ", ".join(filter(None, (torchs(self), words)))
+        override = getattr(self, OVERRIDE, None)
+        text = override.extra_repr() if override is not None else ""
+        return ", ".join(filter(None, (torchs(self), text)))
 
     return extra_repr
 
@@ -125,7 +126,7 @@ def torchs_forward(module: nn.Module) -> Callable[..., Tensor] | None:
 
 # Where a forward is kept that another one on the instance calls.
 # accelerate's hooks call `_old_forward`.
-REACHED = "forward", "_old_forward"
+FORWARD_SLOTS = "forward", "_old_forward"
 
 
 def bind_forward_again(module: nn.Module, *others: Callable[..., Tensor]) -> bool:
@@ -138,7 +139,7 @@ def bind_forward_again(module: nn.Module, *others: Callable[..., Tensor]) -> boo
     known = {original(of.forward) for of in RUN}.union(others)
     kept = [
         name
-        for name in REACHED
+        for name in FORWARD_SLOTS
         if isinstance(value := vars(module).get(name), types.MethodType)
         and value.__self__ is module
         and original(value.__func__) in known

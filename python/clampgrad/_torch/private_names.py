@@ -91,7 +91,7 @@ PRIVATE = {
         },
     ),
     "convert": Use(
-        "`clampgrad.nn.convert` with `example_inputs` or `filter_fn` raises an error",
+        "`example_inputs` of `clampgrad.nn.convert`, and its `filter_fn` and that of `set_gradient`, raise an error",
         {
             "torch.nn:Module()._buffers": "buffers are restored after the example",
             "torch.nn:Module()._modules": "a filter is called with each name of a shared module",

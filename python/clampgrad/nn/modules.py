@@ -24,28 +24,28 @@ QUANTIZATION = (
 )
 
 
-def of_quantization(tracer: Any) -> bool:
-    """Whether torch.fx traces for torch.ao.quantization, which does not know our
-    modules and traces into them."""
+def is_quantization_tracer(tracer: Any) -> bool:
+    """Whether torch.fx traces for torch.ao.quantization, which traces into our modules, because it
+    does not know them."""
     return type(tracer).__module__.startswith("torch.ao.quantization.")
 
 
-class Named(nn.Module):
+class GradientModule(nn.Module):
     """Base of the modules here: it holds the gradient and shows it."""
 
-    # The defaults of a module that `convert` gave this class, until it sets its own.
+    # The defaults of a module to which `set_gradient` gave this class, until it sets its own.
     gradient: Gradient = "min_norm"
     maximize: bool = False
     inplace: bool
 
-    def _name(self, gradient: Gradient, maximize: bool) -> None:
+    def _set_gradient(self, gradient: Gradient, maximize: bool) -> None:
         clamp(torch.empty(0), 0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
         self.gradient = cast("Gradient", CANONICAL[gradient])
         self.maximize = maximize
 
     def _keywords(self, input: Any) -> dict[str, Any]:
-        """The gradient, for a call with that input."""
-        if isinstance(input, torch.fx.Proxy) and of_quantization(input.tracer):
+        """Returns the gradient as keywords, for a call with that input."""
+        if isinstance(input, torch.fx.Proxy) and is_quantization_tracer(input.tracer):
             warnings.warn(QUANTIZATION.format(repr(self)), stacklevel=3)
         return {"gradient": self.gradient, "maximize": self.maximize}
 
@@ -63,7 +63,7 @@ class Named(nn.Module):
         return ", ".join(filter(None, parts))
 
 
-class Clamp(Named):
+class Clamp(GradientModule):
     """Clamps its input into [min, max]; the module of :func:`clampgrad.clamp`.
 
     Args:
@@ -98,7 +98,7 @@ class Clamp(Named):
         super().__init__()
         if min is None and max is None:
             raise ValueError("Clamp: at least one of min and max must not be None")
-        self._name(gradient, maximize)
+        self._set_gradient(gradient, maximize)
         self.inplace = inplace
         for name, bound in {"min": min, "max": max}.items():
             if isinstance(bound, Tensor) and not isinstance(bound, nn.Parameter):
@@ -119,7 +119,7 @@ class Clamp(Named):
         return ", ".join([*parts, *["inplace=True"] * self.inplace, super().extra_repr()])
 
 
-class ReLU(Named, nn.ReLU):
+class ReLU(GradientModule, nn.ReLU):
     """:class:`torch.nn.ReLU` with a named gradient at 0; the keywords are those of
     :class:`clampgrad.nn.Clamp`."""
 
@@ -128,7 +128,7 @@ class ReLU(Named, nn.ReLU):
     ) -> None:
         check_flag(inplace)
         super().__init__(inplace)
-        self._name(gradient, maximize)
+        self._set_gradient(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
         if not is_dynamo_compiling():
@@ -138,7 +138,7 @@ class ReLU(Named, nn.ReLU):
         return relu(input, self.inplace, **self._keywords(input))
 
 
-class Hardtanh(Named, nn.Hardtanh):
+class Hardtanh(GradientModule, nn.Hardtanh):
     """:class:`torch.nn.Hardtanh` with a named gradient at its bounds; the keywords are those of
     :class:`clampgrad.nn.Clamp`."""
 
@@ -153,7 +153,7 @@ class Hardtanh(Named, nn.Hardtanh):
     ) -> None:
         check_flag(inplace)
         super().__init__(min_val, max_val, inplace)
-        self._name(gradient, maximize)
+        self._set_gradient(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
         lo, hi = self.min_val, self.max_val
@@ -164,7 +164,7 @@ class Hardtanh(Named, nn.Hardtanh):
         return hardtanh(input, lo, hi, self.inplace, **self._keywords(input))
 
 
-class ReLU6(Named, nn.ReLU6):
+class ReLU6(GradientModule, nn.ReLU6):
     """:class:`torch.nn.ReLU6` with a named gradient at 0 and 6; the keywords are those of
     :class:`clampgrad.nn.Clamp`."""
 
@@ -173,7 +173,7 @@ class ReLU6(Named, nn.ReLU6):
     ) -> None:
         check_flag(inplace)
         super().__init__(inplace)
-        self._name(gradient, maximize)
+        self._set_gradient(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
         if not is_dynamo_compiling():
@@ -183,13 +183,20 @@ class ReLU6(Named, nn.ReLU6):
         return relu6(input, self.inplace, **self._keywords(input))
 
 
-def give_rules_of_deep_lift(captum: Any) -> None:
-    """Captum's DeepLift has rules by class, and would pass over a class that
-    it does not know in silence."""
+OUR_CLASS: dict[type[nn.Module], type[GradientModule]] = {
+    nn.ReLU: ReLU,
+    nn.ReLU6: ReLU6,
+    nn.Hardtanh: Hardtanh,
+}
+
+
+def add_deep_lift_rules(captum: Any) -> None:
+    """Gives our classes the rules that Captum's DeepLift has for torch's. It passes over a class
+    without a rule, and says nothing."""
     rules = captum.SUPPORTED_NON_LINEAR
-    for ours, torchs in ((ReLU, nn.ReLU), (ReLU6, nn.ReLU6), (Hardtanh, nn.Hardtanh)):
-        if torchs in rules:
-            rules.setdefault(ours, rules[torchs])
+    for original, ours in OUR_CLASS.items():
+        if original in rules:
+            rules.setdefault(ours, rules[original])
 
 
-when_imported("captum.attr._core.deep_lift", give_rules_of_deep_lift)
+when_imported("captum.attr._core.deep_lift", add_deep_lift_rules)

@@ -53,6 +53,9 @@ def test_clamp():
     (gradient,) = eager(ascent, [torch.tensor([-1.0, 0.5, 2.0])], torch.ones(3))
     assert gradient.tolist() == [1, 1, 0]
 
+    for one_bound, expected in (({"min": 0}, [0, 2]), ({"max": 1}, [-1, 1])):
+        assert clampgrad.nn.Clamp(**one_bound)(torch.tensor([-1, 2])).tolist() == expected
+
     learned = clampgrad.nn.Clamp(torch.zeros(2), nn.Parameter(torch.ones(2)), inplace=True)
     assert list(learned.state_dict()) == ["max", "min"]
     assert repr(learned) == "Clamp(min=(2,), max=(2,), inplace=True, gradient='min_norm')"
@@ -116,11 +119,12 @@ def test_bounds_that_hardtanh_refuses(bounds, error):
 @pytest.mark.parametrize("alias, name", [("torch_2_13", "inclusive"), ("ste", "straight_through")])
 def test_an_alias_is_shown_as_its_convention(alias, name):
     assert repr(clampgrad.nn.ReLU6(gradient=alias)) == f"ReLU6(gradient='{name}')"
-    assert repr(clampgrad.nn.convert(nn.ReLU6(), alias)) == f"ReLU6(gradient='{name}')"
 
 
 def test_symbolic_trace():
-    model = clampgrad.nn.convert(nn.Sequential(nn.ReLU(), nn.ReLU6(), nn.Hardtanh()), "inclusive")
+    model = clampgrad.nn.set_gradient(
+        nn.Sequential(nn.ReLU(), nn.ReLU6(), nn.Hardtanh()), "inclusive"
+    )
     model.append(clampgrad.nn.Clamp(0, 1, gradient="half"))
     traced = torch.fx.symbolic_trace(model)
     called = [node.target for node in traced.graph.nodes if node.op == "call_function"]

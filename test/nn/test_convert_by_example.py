@@ -169,11 +169,11 @@ def test_buffers_and_random_states_are_restored():
 
 
 def test_a_forward_that_fails_leaves_the_model_as_it_was():
-    model = clampgrad.nn.convert(two_branches(), "inclusive")
+    model = clampgrad.nn.convert(two_branches(), example_inputs=torch.randn(10, 100))
     before, told = copy.deepcopy(model.state_dict()), clampgrad.nn.conversions(model)
     with pytest.raises(RuntimeError):
         clampgrad.nn.convert(model, example_inputs=torch.ones(10, 7))
-    assert clampgrad.nn.conversions(model) == told and "_clampgrad" not in vars(model.relu)
+    assert clampgrad.nn.conversions(model) == told and "bytes fewer" in told["relu"]
     for name, value in before.items():
         assert_same(model.state_dict()[name], value)
 
@@ -252,6 +252,36 @@ def test_a_module_that_the_example_does_not_reach():
     model = Model(lambda m, x: x + 1, relu=nn.ReLU6())
     clampgrad.nn.convert(model, example_inputs=x())
     assert clampgrad.nn.conversions(model) == {"relu": "left alone: the example does not reach it"}
+    assert "_clampgrad" not in vars(model.relu)  # nothing that measures is left
+
+
+def test_a_module_that_another_thread_runs_is_torchs():
+    """Hooks of saved tensors do not see what it keeps."""
+    results = []
+
+    def forward(m, x):
+        thread = threading.Thread(target=lambda: results.append(m.relu(x)))
+        thread.start()
+        thread.join()
+        return x + results[-1]
+
+    model = Model(forward, relu=nn.ReLU6())
+    clampgrad.nn.convert(model, example_inputs=x())
+    assert type(results[0].grad_fn).__name__.startswith("Hardtanh")
+    assert "does not reach it" in clampgrad.nn.conversions(model)["relu"]
+
+
+def test_a_graph_that_the_forward_keeps_cannot_be_differentiated():
+    """The tensors that it would need are gone."""
+
+    def forward(m, x):
+        m.loss = m.relu(x + 1).sum()
+        return m.loss
+
+    model = Model(forward, relu=nn.ReLU6())
+    clampgrad.nn.convert(model, example_inputs=x())
+    with pytest.raises(RuntimeError, match="made this graph for its example"):
+        model.loss.backward()
 
 
 def test_compiled_parts_run_as_they_are_written():

@@ -1,10 +1,9 @@
-"""convert: it changes what modules do and not what they are, tells of it, and takes it back."""
+"""convert: it changes what modules do and not what they are, reports it, and takes it back."""
 
 import copy
 import functools
 import pickle
 import types
-import warnings
 
 import pytest
 import torch
@@ -13,25 +12,17 @@ from torch import nn
 import clampgrad
 from benchmarks.memory import saved_bytes
 from common import assert_same, eager, saved_and_loaded, scripts, tied
+from nn.models import Net
 
 pytestmark = pytest.mark.of_kernels("compositions keep whole Tensors")
 # What a clamp of 1000 elements keeps: bits in words of 64 bits, or the
 # portable implementation's bytes.
 OURS = saved_bytes(clampgrad.relu6, torch.ones(1000, requires_grad=True))
-
-
-class Net(nn.Module):
-    """A module used twice, one in a list, one with a hook, one of a derived class."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU6(), nn.ReLU(inplace=True))
-        self.again = self.body[1]
-        self.derived = type("Mine", (nn.ReLU6,), {})()
-        self.head = nn.ModuleList([nn.Hardtanh(-2.0, 2.0)])
-
-    def forward(self, x):
-        return self.head[0](self.derived(self.again(self.body(x))))
+# What is said of both functions that change a model.
+CHANGES = {
+    "convert": clampgrad.nn.convert,
+    "set_gradient": functools.partial(clampgrad.nn.set_gradient, gradient="inclusive"),
+}
 
 
 class Alone(nn.Module):
@@ -93,10 +84,9 @@ def test_a_conversion_changes_neither_class_nor_object():
 @pytest.mark.parametrize(
     "module", [nn.ReLU(), nn.ReLU6(inplace=True), nn.Hardtanh(-2, 1)], ids=repr
 )
-@pytest.mark.parametrize("gradient", ["min_norm", "joint"])
-def test_a_converted_module_computes_what_torchs_does(module, gradient):
+def test_a_converted_module_computes_what_torchs_does(module):
     model = Alone(copy.deepcopy(module))
-    clampgrad.nn.convert(model, gradient, example_inputs=torch.ones(200, requires_grad=True))
+    clampgrad.nn.convert(model, example_inputs=torch.ones(200, requires_grad=True))
     assert "left" not in clampgrad.nn.conversions(model)["module"]
     ours = model.module
     for dtype in (torch.float32, torch.bfloat16):
@@ -171,102 +161,36 @@ def test_a_graph_has_torchs_own_functions(capture):
     assert "hardtanh" in str(expected) or capture == "fx"  # where each module is one node
 
 
-# ---- A named gradient that is not torch's --------------------------------------------------------
-
-
-def test_another_gradient_changes_the_class():
-    model = Net()
-    before = repr(model)
-    with pytest.warns(UserWarning, match="left alone derived, because its class, Mine, derives"):
-        clampgrad.nn.convert(model, gradient="inclusive")
-    assert type(model.again) is clampgrad.nn.ReLU6 and type(model.derived).__name__ == "Mine"
-    assert clampgrad.nn.conversions(model) == {
-        "body.1": "ReLU6 -> ReLU6(gradient='inclusive')",
-        "body.2": "ReLU -> ReLU(inplace=True, gradient='inclusive')",
-        "derived": "left alone: its class, Mine, derives from torch's",
-        "head.0": "Hardtanh -> Hardtanh(min_val=-2.0, max_val=2.0, gradient='inclusive')",
-    }
-    clampgrad.nn.convert(model)
-    assert type(model.again) is nn.ReLU6 and repr(model.again) == "ReLU6(gradient='min_norm')"
-    clampgrad.nn.convert(model.body, gradient="half")
-    assert clampgrad.nn.conversions(model)["body.1"] == "ReLU6 -> ReLU6(gradient='half')"
-    assert repr(clampgrad.nn.undo(copy.deepcopy(model))) == before
-    assert repr(clampgrad.nn.undo(model)) == before and not clampgrad.nn.conversions(model)
-    assert type(model.again) is nn.ReLU6 and "gradient" not in vars(model.again)
-
-
-def test_another_gradient_is_never_lost_in_silence():
-    """Where a library would read torch's class or source, it raises an error."""
-    layers = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU()).eval()
-    clampgrad.nn.convert(layers, "inclusive")
-    with pytest.raises((AssertionError, NotImplementedError)):  # torch's own
-        torch.ao.quantization.fuse_modules(layers, [["0", "1"]])
-    with pytest.raises((RuntimeError, ValueError)):
-        torch.jit.script(layers)
-
-
-def test_a_derived_class_with_a_forward_of_its_own():
-    class Mine(nn.ReLU6):
-        def forward(self, x):
-            return super().forward(x) * 1
-
-    model = nn.Sequential(Mine(), nn.ReLU6())
-    assert list(clampgrad.nn.conversions(clampgrad.nn.convert(model))) == ["1"]
-    with pytest.warns(UserWarning, match="left alone 0, because its class, Mine, derives"):
-        clampgrad.nn.convert(model, "inclusive")
-
-
-def test_a_class_that_was_derived_from_ours_since():
-    """As fully_shard does it: undo keeps the class, and gives it torch's gradient."""
-    model = clampgrad.nn.convert(nn.ReLU6(), "inclusive")
-    model.__class__ = type("Sharded", (type(model),), {})
-    clampgrad.nn.undo(model)
-    x = torch.zeros(1, requires_grad=True)
-    assert torch.autograd.grad(model(x), x)[0] == 0 and type(model).__name__ == "Sharded"
-
-
-def test_undo_restores_what_one_of_ours_was():
-    model = nn.Sequential(clampgrad.nn.ReLU(gradient="half"), clampgrad.nn.Clamp(0, 1))
-    clampgrad.nn.undo(clampgrad.nn.convert(model, gradient="inclusive"))
-    assert [m.gradient for m in model] == ["half", "min_norm"]
-
-
 # ---- Which modules -------------------------------------------------------------------------------
-
-
-def test_convert_what_a_filter_chooses():
-    model, asked = Net(), []
-
-    def in_the_body(module, fqn):
-        asked.append((module, fqn))
-        return fqn.startswith("body") and not module.inplace
-
-    clampgrad.nn.convert(model, "half", filter_fn=in_the_body)
-    assert list(clampgrad.nn.conversions(model)) == ["body.1"]
-    names = ["body.1", "body.2", "derived", "head.0"]
-    assert asked == [(model.get_submodule(name), name) for name in names]
 
 
 def test_a_filter_sees_every_name_of_a_shared_module():
     shared = nn.ReLU6()
-    for wanted in "ab":
-        model = nn.ModuleDict({"a": shared, "b": shared})
-        clampgrad.nn.convert(model, "half", filter_fn=lambda module, name: name == wanted)  # noqa: B023
-        assert isinstance(clampgrad.nn.undo(model)["a"], nn.ReLU6)
-        seen = []
-        clampgrad.nn.convert(model, filter_fn=lambda module, name: seen.append(name) or name == "b")  # noqa: B023
-        assert seen == ["a", "b"] and [*clampgrad.nn.conversions(model)] == ["a"]
-        clampgrad.nn.undo(model)
+    for change in CHANGES.values():
+        for wanted in "ab":
+            model, seen = nn.ModuleDict({"a": shared, "b": shared}), []
+            change(model, filter_fn=lambda module, name: seen.append(name) or name == wanted)
+            # The first name that is accepted is the last that is asked for.
+            assert seen == ["a", "b"][: "ab".index(wanted) + 1]
+            assert [*clampgrad.nn.conversions(model)] == ["a"]
+            clampgrad.nn.undo(model)
 
 
-def test_a_warning_that_is_an_error_leaves_the_model_unchanged():
-    model = nn.Sequential(nn.ReLU6(), nn.ReLU6())
-    model[1].forward = lambda input: input
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(UserWarning, match="left alone 1"):
-            clampgrad.nn.convert(model, "half")
-    assert type(model[0]) is nn.ReLU6 and clampgrad.nn.conversions(model) == {}
+def test_convert_leaves_modules_of_ours_as_they_are():
+    """It changes no gradient, neither of our modules nor what set_gradient has set."""
+    own = clampgrad.nn.ReLU(gradient="half"), clampgrad.nn.Clamp(0, 1, gradient="inclusive")
+    model = clampgrad.nn.set_gradient(nn.Sequential(nn.ReLU6()), "inclusive").extend(
+        [*own, nn.Hardtanh()]
+    )
+    before = [repr(module) for module in model[:3]]
+    clampgrad.nn.convert(model)
+    assert [repr(module) for module in model[:3]] == before
+    told = clampgrad.nn.conversions(model)
+    assert told["0"] == "ReLU6 -> ReLU6(gradient='inclusive')" and [*told] == ["0", "3"]
+    with pytest.warns(
+        UserWarning, match="found no .* of torch.nn in Sequential: those of clampgrad.nn"
+    ):
+        clampgrad.nn.convert(model[:3])
 
 
 def test_an_example_does_not_initialise_a_model():
@@ -293,25 +217,9 @@ def test_a_filter_where_a_module_has_its_parent():
     assert seen == ["", "child"] and [*clampgrad.nn.conversions(parent)] == seen
 
 
-def test_bounds_of_hardtanh_are_numbers():
-    """Tensors without dimensions too, as torch reads them: with dtype and gradient of numbers."""
-    x = torch.tensor([-1.0, 0.0, 0.5, 6.0, 7.0], requires_grad=True)
-    bounds = torch.tensor(0.0).double(), torch.tensor(6.0).double()
-    for module in (nn.Hardtanh(*bounds), clampgrad.nn.Hardtanh(*bounds, gradient="joint")):
-        clampgrad.nn.convert(module, "joint")
-        assert torch.autograd.grad(module(x).sum(), x)[0].tolist() == [0, 0, 1, 0, 0]
-        assert module(x[0]).dtype == torch.float32
-    with pytest.raises(TypeError, match="clampgrad.clamp"):
-        clampgrad.hardtanh(x, 0, nn.Parameter(torch.tensor(1.0)))
-    with pytest.raises(TypeError, match="without dimensions"):
-        clampgrad.hardtanh(x, 0, torch.tensor([1.0]))
-
-
-@pytest.mark.parametrize(
-    "function", [clampgrad.nn.convert, clampgrad.nn.conversions, clampgrad.nn.undo]
-)
-def test_what_is_no_module(function):
-    name = function.__name__
+@pytest.mark.parametrize("name", ["convert", "set_gradient", "conversions", "undo"])
+def test_what_is_no_module(name):
+    function = CHANGES.get(name) or getattr(clampgrad.nn, name)
     with pytest.raises(TypeError, match=f"{name}: model must be a torch.nn.Module, not NoneType"):
         function(None)
     with pytest.raises(TypeError, match=f"{name}: .* an instance of a module, not the class Net"):
@@ -321,40 +229,19 @@ def test_what_is_no_module(function):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_convert_of_a_scripted_model_says_that_it_is():
     scripted = torch.jit.script(nn.Sequential(nn.Linear(1, 1), nn.ReLU6()))
-    with pytest.warns(UserWarning, match="torch.jit has compiled it; convert the model before"):
-        clampgrad.nn.convert(scripted)
+    for change in CHANGES.values():
+        with pytest.warns(UserWarning, match="torch.jit has compiled it; convert the model before"):
+            change(scripted)
 
 
 def test_convert_of_one_module_and_of_none():
-    relu = nn.ReLU()
-    assert clampgrad.nn.convert(relu, "half") is relu
-    assert clampgrad.nn.conversions(relu) == {"": "ReLU -> ReLU(gradient='half')"}
-    with pytest.warns(UserWarning, match="found no ReLU, ReLU6, Hardtanh or Clamp in Linear"):
+    relu = nn.ReLU6()
+    assert clampgrad.nn.convert(relu) is relu
+    assert clampgrad.nn.conversions(relu) == {"": "ReLU6(gradient='min_norm')"}
+    with pytest.warns(UserWarning, match="found no ReLU, ReLU6 or Hardtanh of torch.nn in Linear"):
         assert not clampgrad.nn.conversions(clampgrad.nn.convert(nn.Linear(1, 1)))
     with pytest.warns(UserWarning, match="found no .* that filter_fn accepts in ReLU"):
         clampgrad.nn.convert(relu, filter_fn=lambda module, fqn: False)
-    with pytest.raises(ValueError, match="typo"):
-        clampgrad.nn.convert(relu, "typo")
-    with pytest.raises(ValueError, match="example_inputs choose modules by what they keep"):
-        clampgrad.nn.convert(relu, "inclusive", example_inputs=torch.ones(1))
-    assert relu.gradient == "half"
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-@pytest.mark.parametrize(
-    "how", [torch.jit.script, functools.partial(torch.jit.trace, example_inputs=torch.ones(1))]
-)
-def test_what_torchscript_has_compiled_is_left_alone(how):
-    """Which is said if it has another gradient then."""
-    model = nn.Sequential(how(nn.ReLU6()), nn.ReLU6(), how(nn.Linear(1, 1)))
-    clampgrad.nn.convert(model)
-    assert [*clampgrad.nn.conversions(model)] == ["1"]
-    with pytest.warns(UserWarning, match="left alone 0, because torch.jit has compiled it"):
-        clampgrad.nn.convert(model, "inclusive")
-    assert "torch.jit" in clampgrad.nn.conversions(model)["0"]
-    x = torch.zeros(1, requires_grad=True)
-    assert torch.autograd.grad(model[0](x), x)[0] == 0
-    assert repr(clampgrad.nn.undo(model)[1]) == "ReLU6()"
 
 
 def hooked(module):
@@ -363,17 +250,17 @@ def hooked(module):
     module.forward = types.MethodType(lambda self, *args: self._old_forward(*args), module)
 
 
-@pytest.mark.parametrize("gradient", ["min_norm", "inclusive"])
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("first", ["hooked", "converted"])
-def test_a_forward_of_the_instance_that_calls_the_class(gradient, first):
+def test_a_forward_of_the_instance_that_calls_the_class(change, first):
     module, x = nn.ReLU6(), torch.zeros(1000, requires_grad=True)
     if first == "hooked":
         hooked(module)
-    clampgrad.nn.convert(module, gradient)
+    CHANGES[change](module)
     if first == "converted":
         hooked(module)
     assert saved_bytes(module, x) == OURS
-    assert torch.autograd.grad(module(x).sum(), x)[0][0] == (gradient == "inclusive")
+    assert torch.autograd.grad(module(x).sum(), x)[0][0] == (change == "set_gradient")
     clampgrad.nn.undo(module)
     assert saved_bytes(module, x) == 4000
 
@@ -387,13 +274,13 @@ def is_another(module):
     module.forward = lambda x: x * 1
 
 
-@pytest.mark.parametrize("gradient", ["min_norm", "inclusive"])
-@pytest.mark.parametrize("change", [hides_the_old, is_another])
-def test_a_forward_of_the_instance_that_calls_something_else(gradient, change):
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("set_forward", [hides_the_old, is_another])
+def test_a_forward_of_the_instance_that_calls_something_else(change, set_forward):
     model = nn.Sequential(nn.ReLU6(), nn.ReLU6())
-    change(model[0])
+    set_forward(model[0])
     with pytest.warns(UserWarning, match="left alone 0, because a forward of its own was set"):
-        clampgrad.nn.convert(model, gradient)
+        CHANGES[change](model)
     told = clampgrad.nn.conversions(model)
     assert told["0"] == "left alone: a forward of its own was set on the instance"
     assert type(model[0]) is nn.ReLU6 and "left" not in told["1"]
@@ -408,7 +295,7 @@ def test_compiled_code_notices_a_conversion(backend):
         assert bias_gradient(model, call) == [0] * 4
         clampgrad.nn.convert(model)
         assert bias_gradient(model, call) == [0] * 4
-        clampgrad.nn.convert(model, gradient="inclusive")
+        clampgrad.nn.set_gradient(model, "inclusive")
         assert bias_gradient(model, call) == [1] * 4
         for copied in (copy.deepcopy(model), saved_and_loaded(model, weights_only=False)):
             assert bias_gradient(copied, copied) == [1] * 4
@@ -430,6 +317,17 @@ def test_a_module_is_compiled_by_itself():
     assert "hardtanh" in operators[0] and operators[1:] == ["clampgrad.clamp.default"]
 
 
+def test_later_changes_drop_no_compiled_code():
+    """The first conversion of the process does."""
+    clampgrad.nn.convert(nn.ReLU6())
+    graphs = []
+    compiled = torch.compile(lambda x: x + 1, backend=lambda g, _: graphs.append(g) or g.forward)
+    for change in (lambda module: module, *CHANGES.values(), clampgrad.nn.undo):
+        change(nn.ReLU6())
+        compiled(torch.ones(1))
+    assert len(graphs) == 1
+
+
 FIRST = """
 import torch, clampgrad
 from torch import nn
@@ -448,11 +346,25 @@ clampgrad.nn.convert(model[1]), compiled(x)
 assert "hardtanh" in str(operators[-1][0]) and "clampgrad" in str(operators[-1][1])
 assert len(operators) == 4
 """
+FIRST_GRADIENT = """
+import torch, clampgrad
+from torch import nn
+model, forward = nn.Sequential(nn.ReLU6(), nn.Hardtanh(0, 6)), nn.ReLU6.forward
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+slope = lambda: torch.autograd.grad(compiled(x := torch.zeros(1, requires_grad=True)), x)[0].item()
+assert slope() == 0
+clampgrad.nn.set_gradient(model, "inclusive")
+assert slope() == 1
+clampgrad.nn.undo(model)
+assert slope() == 0 and nn.ReLU6.forward is forward and not hasattr(nn.ReLU6, "_clampgrad")
+"""
 
 
-def test_code_that_was_compiled_before_the_first_conversion(tmp_path):
+@pytest.mark.parametrize("program", [FIRST, FIRST_GRADIENT], ids=["convert", "set_gradient"])
+def test_code_that_was_compiled_before_the_first_change(tmp_path, program):
+    """convert drops it; set_gradient changes nothing in the process."""
     with scripts(tmp_path) as run:
-        run(FIRST)
+        run(program)
 
 
 # ---- It travels with the object ------------------------------------------------------------------
@@ -508,13 +420,13 @@ print(sizes, type(model[0]).__module__)
 """
 
 
-@pytest.mark.parametrize("gradient", ["min_norm", "inclusive"])
-def test_another_process_has_the_conversion_or_fails(tmp_path, gradient):
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_process_has_the_conversion_or_fails(tmp_path, change):
     file = tmp_path / "model.pt"
-    torch.save(clampgrad.nn.convert(nn.Sequential(nn.ReLU6()), gradient), file)
+    torch.save(CHANGES[change](nn.Sequential(nn.ReLU6())), file)
     with scripts(tmp_path, "torch") as run:
         out, _ = run(LOADED, file, "there")
-        module = "torch.nn.modules.activation" if gradient == "min_norm" else "clampgrad.nn.modules"
+        module = "torch.nn.modules.activation" if change == "convert" else "clampgrad.nn.modules"
         assert out == f"[{OURS}] {module}\n"
         assert "ModuleNotFoundError" in run(LOADED, file, "missing", check=False)[1]
 
@@ -542,19 +454,18 @@ def test_a_torch_whose_forward_differs_is_left_as_it_is(tmp_path):
 
 
 def test_warnings_name_the_line_of_the_caller():
-    derived = nn.Sequential(type("Mine", (nn.ReLU6,), {})())
-
-    def prepared():
-        module = clampgrad.nn.ReLU6()
-        module.qconfig = torch.ao.quantization.default_qconfig
+    def has_a_forward():
+        module = nn.ReLU6()
+        is_another(module)
         return module
 
-    calls = {
-        "found no ReLU": lambda: clampgrad.nn.convert(nn.Linear(1, 1)),
-        "left alone": lambda: clampgrad.nn.convert(derived, gradient="inclusive"),
-        "quanti": prepared,
-    }
-    for message, call in calls.items():
-        with pytest.warns(UserWarning, match=message) as found:
+    config = torch.ao.quantization.default_qconfig
+    calls = [("quanti", lambda: setattr(clampgrad.nn.ReLU6(), "qconfig", config))]
+    for change in CHANGES.values():
+        calls.append(("found no ReLU", lambda: change(nn.Linear(1, 1))))
+        calls.append(("left alone", lambda: change(has_a_forward())))
+    for message, call in calls:
+        with pytest.warns(UserWarning, match=message) as warned:
             call()
-        assert {w.filename for w in found if message in str(w.message)} == {__file__}, message
+        lines = {(w.filename, w.lineno) for w in warned if message in str(w.message)}
+        assert lines == {(__file__, call.__code__.co_firstlineno)}, message

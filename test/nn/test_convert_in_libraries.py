@@ -1,5 +1,5 @@
-"""`convert` where other libraries change modules, and where they would drop a named convention in
-silence. The cases of lab/libraries are more."""
+"""`convert` and `set_gradient` where other libraries change modules, and where they would drop a
+named gradient in silence. The cases of lab/libraries are more."""
 
 import types
 import warnings
@@ -55,7 +55,7 @@ def test_quantization_says_what_it_will_not_know(prepare):
         warnings.simplefilter("always")
         prepare(clampgrad.nn.convert(chain()))
         assert not [w for w in said if "gradient" in str(w.message)]
-        prepare(clampgrad.nn.convert(chain(), "inclusive"))
+        prepare(clampgrad.nn.set_gradient(chain(), "inclusive"))
     texts = [str(w.message) for w in said if "gradient='inclusive'" in str(w.message)]
     assert len(texts) == 3
     assert all("Prepare the model first" in text for text in texts)
@@ -68,12 +68,12 @@ def test_quantized_with_a_named_convention():
     for gradient in (None, "inclusive"):
         model = prepared(chain())
         if gradient:
-            clampgrad.nn.convert(model, gradient)
+            clampgrad.nn.set_gradient(model, gradient)
         trained(model)
         models.append(ao.convert(model.eval()))
     stock, ours = models
     assert torch.equal(stock(X), ours(X))
-    assert [type(m) for m in ours if isinstance(m, clampgrad.nn.modules.Named)] == [
+    assert [type(m) for m in ours if isinstance(m, clampgrad.nn.modules.GradientModule)] == [
         *(clampgrad.nn.ReLU6, clampgrad.nn.ReLU, clampgrad.nn.Hardtanh)
     ]
 
@@ -82,11 +82,11 @@ def test_quantized_with_a_named_convention():
 def test_a_relu_that_is_fused_is_said_to_be_left_alone():
     model = prepared(ao.fuse_modules_qat(chain().train(), [["3", "4", "5"]]))
     with pytest.warns(UserWarning, match="left alone 4, because .* fused its ReLU"):
-        clampgrad.nn.convert(model, "inclusive")
+        clampgrad.nn.set_gradient(model, "inclusive")
     assert list(clampgrad.nn.conversions(model)) == ["3", "4", "9"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        clampgrad.nn.convert(model)
+        clampgrad.nn.convert(clampgrad.nn.undo(model))
 
 
 def test_a_function_of_torch_that_others_have_replaced_is_called(monkeypatch):
@@ -109,7 +109,7 @@ def test_a_rule_of_deep_lift():
     captum = types.SimpleNamespace(
         SUPPORTED_NON_LINEAR={nn.ReLU: "rule", clampgrad.nn.ReLU6: "theirs"}
     )
-    clampgrad.nn.modules.give_rules_of_deep_lift(captum)
+    clampgrad.nn.modules.add_deep_lift_rules(captum)
     assert captum.SUPPORTED_NON_LINEAR[clampgrad.nn.ReLU] == "rule"
     assert captum.SUPPORTED_NON_LINEAR[clampgrad.nn.ReLU6] == "theirs"
     assert clampgrad.nn.Hardtanh not in captum.SUPPORTED_NON_LINEAR
@@ -182,4 +182,4 @@ def test_a_model_with_a_scripted_module_is_measured_and_unchanged():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert isinstance(model[3], nn.ReLU6) and list(clampgrad.nn.conversions(model)) == ["3"]
     with pytest.warns(UserWarning, match="left alone 1, because torch.jit has compiled it"):
-        clampgrad.nn.convert(model, "inclusive")
+        clampgrad.nn.set_gradient(model, "inclusive")

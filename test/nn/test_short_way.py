@@ -8,7 +8,7 @@ from torch import nn
 
 import clampgrad
 from clampgrad import activations
-from clampgrad.nn import conversion, modules
+from clampgrad.nn import forward, modules
 
 pytestmark = [
     pytest.mark.compiled("the portable implementation has no short way"),
@@ -36,7 +36,7 @@ def long_way_raises(monkeypatch):
         raise LongWay
 
     for place, name in (
-        *((conversion, name) for name in ("relu", "hardtanh")),
+        *((forward, name) for name in ("relu", "hardtanh")),
         *((modules, name) for name in ("relu", "relu6", "hardtanh")),
         (activations, "check_flag"),
     ):

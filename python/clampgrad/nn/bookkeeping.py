@@ -1,0 +1,162 @@
+"""What `convert` and `set_gradient` note in the modules that they change: to report it, and to take
+it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from clampgrad._torch.modules import FORWARD_SLOTS, OVERRIDE, bind_forward_again, modules_of
+from clampgrad.nn.forward import ConvertedForward
+from clampgrad.nn.modules import OUR_CLASS
+
+Model = TypeVar("Model", bound=nn.Module)
+Filter = Callable[[nn.Module, str], bool]
+
+# Attributes of a module: its class and gradient before its class was changed, and why it was left
+# alone.
+ORIGINAL_CLASS = "_clampgrad_was"
+SKIP_REASON = "_clampgrad_left"
+# What may change of a module, beside its class.
+CHANGED = (ORIGINAL_CLASS, SKIP_REASON, OVERRIDE, "gradient", "maximize", *FORWARD_SLOTS)
+
+FORWARD_IS_SET = "a forward of its own was set on the instance"
+IS_SCRIPTED = "torch.jit has compiled it; convert the model before"
+
+
+def check_model(model: object, function: str) -> None:
+    """Raises a TypeError, which says what to do, if the model is not a module."""
+    if isinstance(model, nn.Module):
+        return
+    if isinstance(model, type):
+        raise TypeError(
+            f"{function}: model must be an instance of a module, not the class {model.__name__}"
+        )
+    raise TypeError(f"{function}: model must be a torch.nn.Module, not {type(model).__name__}")
+
+
+def find_modules(
+    model: nn.Module, is_wanted: Callable[[nn.Module], Any], filter_fn: Filter | None
+) -> dict[str, nn.Module]:
+    """Returns the wanted modules that the filter accepts, by name: a shared one once, with the
+    first name that is accepted."""
+    names: dict[nn.Module, str] = {}
+    for name, module in model.named_modules() if filter_fn is None else named_paths(model):
+        if module in names or not is_wanted(module):
+            continue
+        if filter_fn is None or filter_fn(module, name):
+            names[module] = name
+    return {name: module for module, name in names.items()}
+
+
+def named_paths(
+    module: nn.Module, prefix: str = "", parents: tuple[nn.Module, ...] = ()
+) -> Iterator[tuple[str, nn.Module]]:
+    """Yields the module and those in it with their names, a shared one with each of its names."""
+    yield prefix, module
+    for name, child in modules_of(module).items():
+        if child is not None and child is not module and child not in parents:
+            yield from named_paths(child, f"{prefix}.{name}".lstrip("."), (*parents, module))
+
+
+def is_scripted(module: nn.Module) -> bool:
+    """Whether torch.jit has compiled or traced what was a module that we change."""
+    kinds = "ReLU", "ReLU6", "Hardtanh", "Clamp"
+    return (
+        isinstance(module, torch.jit.ScriptModule)
+        and getattr(module, "original_name", None) in kinds
+    )
+
+
+def format_none_found(
+    function: str, kinds: str, model: nn.Module, filter_fn: Filter | None, advice: str
+) -> str:
+    """Returns the warning of a function that found no module to change."""
+    if any(map(is_scripted, model.modules())):
+        advice = IS_SCRIPTED
+    accepted = "that filter_fn accepts " if filter_fn else ""
+    return f"clampgrad.nn.{function} found no {kinds} {accepted}in {type(model).__name__}: {advice}"
+
+
+def skip(module: nn.Module, reason: str) -> None:
+    """Notes in a module why it was left alone."""
+    vars(module)[SKIP_REASON] = reason  # a traced module hands attributes on, so no setattr
+
+
+def format_skipped(function: str, reasons: Mapping[str, str]) -> str:
+    """Returns the warning about modules that were left alone, given the reason for each name."""
+    texts = (f"{name or '(model)'}, because {reason}" for name, reason in reasons.items())
+    return f"clampgrad.nn.{function} left alone {'; '.join(texts)}"
+
+
+@contextmanager
+def all_or_none(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """A block that leaves the modules as they were if it raises, also a KeyboardInterrupt or a
+    warning that is an error."""
+    before = [(module, type(module), changed_attributes(module)) for module in modules]
+    try:
+        yield
+    except BaseException:
+        for module, original, attributes in before:
+            module.__class__ = original
+            for name in CHANGED:
+                vars(module).pop(name, None)
+            vars(module).update(attributes)
+        raise
+
+
+def changed_attributes(module: nn.Module) -> dict[str, Any]:
+    return {name: vars(module)[name] for name in CHANGED if name in vars(module)}
+
+
+def conversions(model: nn.Module) -> dict[str, str]:
+    """Reports what :func:`convert` and :func:`set_gradient` did: for each module, by name, what it
+    is now and how many bytes fewer it saves if that was measured, or why it was left alone."""
+    check_model(model, "conversions")
+    texts = {name: describe_conversion(module) for name, module in model.named_modules()}
+    return {name: text for name, text in texts.items() if text}
+
+
+def describe_conversion(module: nn.Module) -> str | None:
+    own = vars(module)
+    text = f"{type(module).__name__}({module.extra_repr()})"
+    if ORIGINAL_CLASS in own:
+        return f"{own[ORIGINAL_CLASS][0].__name__} -> {text}"
+    if isinstance(override := own.get(OVERRIDE), ConvertedForward):
+        fewer = override.fewer_bytes
+        return text if fewer is None else f"{text}, which keeps {fewer:,} bytes fewer"
+    return f"left alone: {own[SKIP_REASON]}" if SKIP_REASON in own else None
+
+
+def undo(model: Model) -> Model:
+    """Reverts every :func:`convert` and :func:`set_gradient` of a model, and returns the model.
+
+    What :func:`convert` has replaced in the process stays replaced.
+    """
+    check_model(model, "undo")
+    for module in model.modules():
+        restore(module)
+    return model
+
+
+def restore(module: nn.Module) -> None:
+    """Makes a module what it was before it was changed."""
+    own = vars(module)
+    own.pop(SKIP_REASON, None)
+    own.pop(OVERRIDE, None)
+    if ORIGINAL_CLASS not in own:
+        return
+    original, attributes = own.pop(ORIGINAL_CLASS)
+    for name in ("gradient", "maximize"):
+        own.pop(name, None)
+    own.update(attributes)
+    present = type(module)
+    if present in (original, OUR_CLASS.get(original)):
+        module.__class__ = original
+        bind_forward_again(module, present.forward)
+    # Else a library, such as fully_shard, has derived a class from ours since. The module keeps it,
+    # with torch's gradient.
