@@ -50,7 +50,9 @@ SITE = (
 # Each worker starts with whole files, so few fixtures are made twice.
 PARALLEL = ("-n", JOBS, "--dist", "worksteal")
 ALL = ("-m", "not build and not jax")  # which have sessions of their own
-ROOMS = [f"test/{room}" for room in ("table", "nn", "kernels", "transforms", "matrix", "pin", "compile")]
+ROOMS = [
+    f"test/{room}" for room in ("table", "nn", "kernels", "transforms", "matrix", "pin", "compile")
+]
 
 
 def tests_of(room, *names):

@@ -1,8 +1,8 @@
 """Arguments that nobody thought of, in forms and contexts drawn at random.
 
 Hypothesis draws, and shrinks a failure, which is printed as the line that runs it again. `nox -s
-fuzz` draws for as long as it is told, half of it on each implementation, prints the seeds, and adds to
-out/fuzz.jsonl where it finds nothing.
+fuzz` draws for as long as it is told, half of it on each implementation, prints the seeds, and
+adds to out/fuzz.jsonl where it finds nothing.
 """
 
 import itertools
@@ -146,8 +146,8 @@ def test_found_once(cell):
 
 # ---- Cells that are drawn ------------------------------------------------------------------------
 
-# The same cells each time, so that a change is judged by its own faults; `nox -s fuzz` looks for new
-# ones.
+# The same cells each time, so that a change is judged by its own faults; `nox -s fuzz` looks for
+# new ones.
 FUZZ = settings(
     database=None,
     deadline=None,
