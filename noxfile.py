@@ -25,6 +25,10 @@ nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint"]
 os.environ["PIP_CONSTRAINT"] = os.devnull  # what users get, whatever this machine holds pip to
 os.environ.setdefault("PYTHON", shutil.which("python3") or sys.executable)
+# Variables that would make a session test less, or something else: a report is of whole sessions.
+NARROW = [v for v in os.environ if re.match("(TORCH|EXTRA|PYTEST_ADDOPTS)$|CLAMPGRAD_", v)]
+if "--report" in sys.argv and (NARROW or "--" in sys.argv):
+    sys.exit(f"--report is of whole sessions: without -- and {', '.join(NARROW) or 'arguments'}")
 
 PRINT = ("make", "-s", "print-TORCH", "print-MAX_JOBS")
 USUAL, JOBS = subprocess.check_output(PRINT, text=True).split()
