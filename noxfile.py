@@ -27,7 +27,7 @@ os.environ["PIP_CONSTRAINT"] = os.devnull  # what users get, whatever this machi
 os.environ.setdefault("PYTHON", shutil.which("python3") or sys.executable)
 # Variables that would make a session test less, or something else: a report is of whole sessions.
 NARROW = [v for v in os.environ if re.match("(TORCH|EXTRA|PYTEST_ADDOPTS)$|CLAMPGRAD_", v)]
-if "--report" in sys.argv and (NARROW or "--" in sys.argv):
+if any(w.startswith("--report") for w in sys.argv) and (NARROW or "--" in sys.argv):
     sys.exit(f"--report is of whole sessions: without -- and {', '.join(NARROW) or 'arguments'}")
 
 PRINT = ("make", "-s", "print-TORCH", "print-MAX_JOBS")
