@@ -250,6 +250,13 @@ def mutants(session):
     session.run(f"{programs}/python", "-m", "lab.mutants", "run", *session.posargs, env=built)
 
 
+@of_torch()
+def python_mutants(session):
+    """Break the package's Python, one place at a time; -- _pin --seconds 600: room and time"""
+    programs = environment(session)
+    session.run(f"{programs}/python", "-m", "lab.python_mutants", *session.posargs)
+
+
 @of_torch("release")
 def sanitizers(session):
     """Run the tests of the kernels under the address and undefined behaviour sanitizers"""

@@ -462,8 +462,8 @@ def test_warnings_name_the_line_of_the_caller():
     config = torch.ao.quantization.default_qconfig
     calls = [("quanti", lambda: setattr(clampgrad.nn.ReLU6(), "qconfig", config))]
     for change in CHANGES.values():
-        calls.append(("found no ReLU", lambda: change(nn.Linear(1, 1))))
-        calls.append(("left alone", lambda: change(has_a_forward())))
+        calls.append(("found no ReLU", lambda change=change: change(nn.Linear(1, 1))))
+        calls.append(("left alone", lambda change=change: change(has_a_forward())))
     for message, call in calls:
         with pytest.warns(UserWarning, match=message) as warned:
             call()

@@ -207,6 +207,13 @@ def test_json_has_what_the_report_has_as_numbers(tmp_path):
     assert {site["calls"] for site in data["sites"]} == {1} and data["suspects"] == []
 
 
+def test_a_bound_without_dimensions_is_a_tensor_beside_another():
+    """A tie with it is shared under joint, where a tie with a number gives 0."""
+    (found,) = audited(lambda: leaf(0.0).clamp(torch.tensor(0.0), torch.ones(1)))
+    assert found.bounds == [["Tensor", "Tensor"]]
+    assert found.moved[OTHER] == (0.5 if OTHER == "joint" else 1)
+
+
 def test_a_call_that_maximises_is_examined_as_one():
     """It passes the gradient that with_grad blocks where the loss is minimised."""
     ascent = lambda: clampgrad.clamp(leaf(-1.0), 0, gradient="with_grad", maximize=True)  # noqa: E731
