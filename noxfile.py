@@ -128,11 +128,11 @@ def logged(session, log, *command, **variables):
     session.run(*words, env=variables, external=True)
 
 
-def need(session, *programs):
-    """Skips the session where the machine lacks what it is for."""
-    for program in programs:
-        if not shutil.which(program):
-            session.skip(f"there is no {program}")
+def need(session, *commands):
+    """Skips the session where a command fails: the machine lacks what it is for."""
+    for command in commands:
+        if subprocess.run(command, shell=True, capture_output=True).returncode:
+            session.skip(f"`{command}` fails")
 
 
 def dist(pattern):
@@ -216,7 +216,7 @@ def floor(session, torch):
 @of_each("python", PYTHONS)
 def pythons(session, python):
     """Run what depends on Python most on another one"""
-    need(session, f"python{python}")
+    need(session, f"python{python} -m ensurepip --version")
     venv = f".venv/python{python}"
     environment(session, USUAL, "test-core", PYTHON=f"python{python}", VENV=venv)
     session.run(f"{venv}/bin/pytest", *PARALLEL, *(session.posargs or (*BRIEF, *ALL)))
@@ -314,7 +314,7 @@ def cpp(session, kind):
 @of_torch("release")
 def arm64(session):
     """Compile for arm64 and run the tests of the kernels there, emulated; needs Debian"""
-    need(session, "aarch64-linux-gnu-g++", "qemu-aarch64-static", "mmdebstrap")
+    need(session, "aarch64-linux-gnu-g++ --version", "qemu-aarch64-static --version")
     home = f".venv/torch-{USUAL}-arm64"
     if not Path(home, "bin/python").exists():
         session.run("lab/arm64.sh", home, USUAL)
@@ -345,7 +345,7 @@ def cuda(session):
 @of_each("device", ["cuda", "cpu"])
 def gpu(session, device):
     """Build, test and measure on a GPU (lab/gpu_check.sh), or rehearse that on a CPU"""
-    need(session, *["nvidia-smi"] * (device == "cuda"))
+    need(session, "nvidia-smi" if device == "cuda" else "true")
     requirements_of(session, USUAL)
     given = {"DEVICE": device, "OUT": f"out/gpu-{device}"}
     given["PYTHON"] = f".venv/torch-{USUAL}/bin/python"
@@ -371,7 +371,7 @@ def beside(session, torch, room):
     logged(session, room, *words, f"torch=={torch}")
     # If torch is a build for CPUs and torchvision one for CUDA, as on PyPI, torchvision cannot be
     # imported: then torch is PyPI's too, which `===` tells from 2.13.0+cpu.
-    if session.run(python, "-c", "import torchvision", success_codes=[0, 1], silent=True):
+    if subprocess.run([python, "-c", "import torchvision"]).returncode:
         logged(session, room, *words[:-2], f"torch==={torch}")
     return str(python.absolute())
 
@@ -409,7 +409,7 @@ def jax(session):
 @of_torch("release")
 def debian(session):
     """Apply the patches to PyTorch 2.6.0, Debian's source package"""
-    need(session, "apt-get", "dpkg-source")
+    need(session, "apt-get --version", "dpkg-source --version")
     programs = environment(session)
     session.run("lab/debian_source.sh", "build/debian-source")
     there = {"CLAMPGRAD_SOURCES": os.path.abspath("build/debian-source")}
@@ -442,12 +442,17 @@ def wheels(session):
 def first_minute(session, torch):
     """Install from dist/ as a newcomer without a compiler, and run README's examples"""
     alone = {"PATH": session.bin, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+
+    def answer(program, *words):
+        command, env = [f"{session.bin}/{program}", *words], {**os.environ, **alone}
+        return json.loads(subprocess.check_output(command, env=env))
+
     session.install(f"torch=={torch}")
-    of_cuda = session.run("python", "-c", "import torch; print(torch.version.cuda)", silent=True)
-    kernels = of_cuda.strip() != "None" and any(Path("dist").glob("clampgrad_cuda-*.whl"))
+    of_cuda = answer("python", "-c", "import torch; print(int(torch.version.cuda is not None))")
+    kernels = bool(of_cuda and list(Path("dist").glob("clampgrad_cuda-*.whl")))
     wanted = "clampgrad[cuda]" if kernels else "clampgrad"
     session.install("--no-index", "--find-links", "dist", wanted)
-    info = json.loads(session.run("clampgrad", "info", "--json", silent=True, env=alone))
+    info = answer("clampgrad", "info", "--json")
     if info["cuda_kernels"] != kernels:
         session.error(f"{wanted} beside torch {torch}: {info}")
     examples = re.findall(r"^```python\n(.*?)^```", Path("README.md").read_text(), re.M | re.S)
@@ -504,7 +509,7 @@ def from_nothing(session, system):
     if system == "here":
         session.run("lab/from_nothing.sh")
     else:
-        need(session, "mmdebstrap")
+        need(session, "mmdebstrap --version")
         session.run("lab/from_nothing.sh", system)
 
 
