@@ -284,13 +284,14 @@ def sanitizers(session):
 def races(session):
     """Set and ask the pin from many threads, under the thread sanitizer"""
     make(session, f".venv/torch-{USUAL}/torch", USUAL)
-    (torch,) = Path().glob(f".venv/torch-{USUAL}/lib/python3*/site-packages/torch")
+    ask = (f".venv/torch-{USUAL}/bin/python", "-c", "import torch; print(torch.__path__[0])")
+    torch = subprocess.check_output(ask, text=True).strip()
     Path("build").mkdir(exist_ok=True)
     session.run(
         *(os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-g", "-fsanitize=thread"),
-        *("-Icsrc", "-isystem", torch / "include"),
+        *("-Icsrc", "-isystem", f"{torch}/include"),
         *("test/cpp/races.cpp", "csrc/pin/pin.cpp", "csrc/base/convention.cpp"),
-        *(f"-L{torch}/lib", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{torch.absolute()}/lib"),
+        *(f"-L{torch}/lib", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{torch}/lib"),
         *("-o", "build/races"),
     )
     session.run("build/races")
