@@ -99,14 +99,14 @@ class Mutant:
 def codes_in(code: CodeType) -> dict[tuple[str, int], CodeType]:
     """Returns the functions in it. Of several lambdas on a line, none can be told from the others;
     their outer function has them."""
-    found: dict[tuple[str, int], list[CodeType]] = defaultdict(list)
+    by_key: dict[tuple[str, int], list[CodeType]] = defaultdict(list)
     codes = [code]
     for outer in codes:
         inner = [constant for constant in outer.co_consts if isinstance(constant, CodeType)]
         codes += inner
         for each in inner:
-            found[each.co_name, each.co_firstlineno].append(each)
-    return {key: each[0] for key, each in found.items() if len(each) == 1}
+            by_key[each.co_name, each.co_firstlineno].append(each)
+    return {key: each[0] for key, each in by_key.items() if len(each) == 1}
 
 
 def mutants_of(path: Path) -> Iterator[tuple[Function, Mutant]]:
@@ -225,9 +225,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="those with this text")
-    given = parser.parse_args()
+    options = parser.parse_args()
     quiet = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
-    pytest.main([*quiet, *TESTS[given.room]], plugins=[Plugin(**vars(given))])
+    pytest.main([*quiet, *TESTS[options.room]], plugins=[Plugin(**vars(options))])
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ def mutants(tmp_path, monkeypatch):
 
 
 def test_each_place_of_a_function_is_changed(mutants):
-    _, found = mutants
-    texts = [mutant.text.split(": ", 2)[2] for _, mutant in found]
+    _, pairs = mutants
+    texts = [mutant.text.split(": ", 2)[2] for _, mutant in pairs]
     assert sorted(texts) == [
         "comparison: x < 3",
         "constant: 3",
@@ -41,18 +41,18 @@ def test_each_place_of_a_function_is_changed(mutants):
         "returns None: return inner()",
         "returns None: return x < 3 and True",
     ]
-    assert {function for function, _ in found} == {(str(found[0][1].path), 5)}
+    assert {function for function, _ in pairs} == {(str(pairs[0][1].path), 5)}
 
 
 def test_a_mutant_runs_in_a_process_of_its_own(mutants, monkeypatch):
-    module, found = mutants
+    module, pairs = mutants
     results = {}
     monkeypatch.setattr(
         python_mutants,
         "first_failure",
         lambda _: json.dumps([module.smaller(x) for x in (2, 3, 4)]),
     )
-    for _, mutant in found:
+    for _, mutant in pairs:
         results[mutant.text.split(": ", 2)[2]] = json.loads(
             python_mutants.fork(lambda: python_mutants.try_mutant(mutant, []), 10)
         )

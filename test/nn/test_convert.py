@@ -185,8 +185,8 @@ def test_convert_leaves_modules_of_ours_as_they_are():
     before = [repr(module) for module in model[:3]]
     clampgrad.nn.convert(model)
     assert [repr(module) for module in model[:3]] == before
-    told = clampgrad.nn.conversions(model)
-    assert told["0"] == "ReLU6 -> ReLU6(gradient='inclusive')" and [*told] == ["0", "3"]
+    report = clampgrad.nn.conversions(model)
+    assert report["0"] == "ReLU6 -> ReLU6(gradient='inclusive')" and [*report] == ["0", "3"]
     with pytest.warns(
         UserWarning, match="found no .* of torch.nn in Sequential: those of clampgrad.nn"
     ):

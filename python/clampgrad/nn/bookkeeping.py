@@ -122,14 +122,14 @@ def conversions(model: nn.Module) -> dict[str, str]:
 
 
 def describe_conversion(module: nn.Module) -> str | None:
-    own = vars(module)
+    values = vars(module)
     text = f"{type(module).__name__}({module.extra_repr()})"
-    if ORIGINAL_CLASS in own:
-        return f"{own[ORIGINAL_CLASS][0].__name__} -> {text}"
-    if isinstance(override := own.get(OVERRIDE), ConvertedForward):
+    if ORIGINAL_CLASS in values:
+        return f"{values[ORIGINAL_CLASS][0].__name__} -> {text}"
+    if isinstance(override := values.get(OVERRIDE), ConvertedForward):
         fewer = override.fewer_bytes
         return text if fewer is None else f"{text}, which keeps {fewer:,} bytes fewer"
-    return f"left alone: {own[SKIP_REASON]}" if SKIP_REASON in own else None
+    return f"left alone: {values[SKIP_REASON]}" if SKIP_REASON in values else None
 
 
 def undo(model: Model) -> Model:
@@ -145,15 +145,15 @@ def undo(model: Model) -> Model:
 
 def restore(module: nn.Module) -> None:
     """Makes a module what it was before it was changed."""
-    own = vars(module)
-    own.pop(SKIP_REASON, None)
-    own.pop(OVERRIDE, None)
-    if ORIGINAL_CLASS not in own:
+    values = vars(module)
+    values.pop(SKIP_REASON, None)
+    values.pop(OVERRIDE, None)
+    if ORIGINAL_CLASS not in values:
         return
-    original, attributes = own.pop(ORIGINAL_CLASS)
+    original, attributes = values.pop(ORIGINAL_CLASS)
     for name in ("gradient", "maximize"):
-        own.pop(name, None)
-    own.update(attributes)
+        values.pop(name, None)
+    values.update(attributes)
     present = type(module)
     if present in (original, OUR_CLASS.get(original)):
         module.__class__ = original

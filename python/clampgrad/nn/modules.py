@@ -194,9 +194,9 @@ def add_deep_lift_rules(captum: Any) -> None:
     """Gives our classes the rules that Captum's DeepLift has for torch's. It passes over a class
     without a rule, and says nothing."""
     rules = captum.SUPPORTED_NON_LINEAR
-    for original, ours in OUR_CLASS.items():
+    for original, replacement in OUR_CLASS.items():
         if original in rules:
-            rules.setdefault(ours, rules[original])
+            rules.setdefault(replacement, rules[original])
 
 
 when_imported("captum.attr._core.deep_lift", add_deep_lift_rules)

@@ -225,8 +225,8 @@ def refuse_initialisation(model: nn.Module) -> Iterator[None]:
 
     with ExitStack() as hooks:
         for module in model.modules():
-            own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
-            if any(map(is_lazy, own)):
+            tensors = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+            if any(map(is_lazy, tensors)):
                 handle = module.register_forward_pre_hook(refuse, prepend=True)
                 hooks.callback(handle.remove)
         yield
