@@ -59,26 +59,26 @@ ROOMS = [
 ]
 
 
-def tests_of(room, *names):
+def test_files(room, *names):
     return [f"test/{room}/test_{name}.py" for name in names]
 
 
-TABLE = tests_of("table", "seeds", "table")
+TABLE = test_files("table", "seeds", "table")
 # What depends on Python most: calls from it, the pin and its tasks.
-BRIEF = [*TABLE, *tests_of("kernels", "gate"), *tests_of("pin", "pin_tasks")]
+BRIEF = [*TABLE, *test_files("kernels", "gate"), *test_files("pin", "pin_tasks")]
 # Kernels and what every implementation must do, without compilers and processes: they may be slow.
 KERNELS = [
     *TABLE,
-    *tests_of("table", "tensors", "nan", "in_place", "rounding"),
-    *tests_of("kernels", "kernels", "gate", "threads"),
-    *tests_of("transforms", "forward"),
+    *test_files("table", "tensors", "nan", "in_place", "rounding"),
+    *test_files("kernels", "kernels", "gate", "threads"),
+    *test_files("transforms", "forward"),
 ]
 PORTABLE = [
     *("test/table", "test/nn", "test/transforms", "test/pin", "--ignore=test/pin/test_private.py"),
-    *tests_of("package", "portable"),
-    *tests_of("kernels", "layouts"),
-    *tests_of("compile", "compile", "compile_memory"),
-    *tests_of("matrix", "refused", "fuzz"),
+    *test_files("package", "portable"),
+    *test_files("kernels", "layouts"),
+    *test_files("compile", "compile", "compile_memory"),
+    *test_files("matrix", "refused", "fuzz"),
 ]
 IS_PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
 
@@ -86,27 +86,27 @@ IS_PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
 # ---- How they are run ----------------------------------------------------------------------------
 
 
-def of_torch(*tags):
+def torch_session(*tags):
     """A session in an environment that make makes."""
     return nox.session(venv_backend="none", tags=tags)
 
 
-def of_each(name, values):
+def for_each(name, values):
     return nox.parametrize(name, values, ids=values)
 
 
 def make(session, target, torch, **variables):
-    given = [f"{name}={value}" for name, value in variables.items()]
-    session.run("make", target, f"TORCH={torch}", *given, external=True)
+    words = [f"{name}={value}" for name, value in variables.items()]
+    session.run("make", target, f"TORCH={torch}", *words, external=True)
 
 
-def environment(session, torch=USUAL, extra="test", **variables):
+def update_environment(session, torch=USUAL, extra="test", **variables):
     """The programs of the environment, with the package and what its tests need."""
     make(session, "tested", torch, **{"EXTRA": os.environ.get("EXTRA", extra), **variables})
     return os.path.abspath(f".venv/torch-{torch}/bin")
 
 
-def requirements_of(session, torch):
+def install_requirements(session, torch):
     """Installs torch and what the tests need, and the portable package, in seconds."""
     make(session, f".venv/torch-{torch}/torch", torch)
     pip, wheels = f".venv/torch-{torch}/bin/pip", Path(f"build/portable-{torch}")
@@ -118,24 +118,24 @@ def requirements_of(session, torch):
         session.run(pip, "wheel", *words, env=IS_PORTABLE)
     (wheel,) = wheels.glob("*.whl")
     extra = os.environ.get("EXTRA", "test")
-    logged(session, f"requirements-{torch}", pip, "install", f"{wheel}[{extra}]")
+    run_logged(session, f"requirements-{torch}", pip, "install", f"{wheel}[{extra}]")
 
 
-def logged(session, log, *command, **variables):
+def run_logged(session, log, *command, **variables):
     """Shows the steps of a long output, and leaves all of it in out/."""
     Path("out").mkdir(exist_ok=True)
     words = ("buildtools/logged.sh", f"out/{log}.log", *command)
     session.run(*words, env=variables, external=True)
 
 
-def need(session, *commands):
+def skip_unless(session, *commands):
     """Skips the session where a command fails: the machine lacks what it is for."""
     for command in commands:
         if subprocess.run(command, shell=True, capture_output=True).returncode:
             session.skip(f"`{command}` fails")
 
 
-def dist(pattern):
+def find_in_dist(pattern):
     """A file that `nox -s wheels` makes."""
     return str(next(Path("dist").glob(pattern), f"dist/{pattern}"))
 
@@ -172,95 +172,95 @@ def format(session):
 # ---- Tests ---------------------------------------------------------------------------------------
 
 
-@of_torch("release")
-@of_each("torch", RELEASES)
+@torch_session("release")
+@for_each("torch", RELEASES)
 def tests(session, torch):
     """Run the tests, those of the laboratory too: an hour without arguments"""
     words = session.posargs or ("test", "lab/test", *ALL)
-    programs = environment(session, torch, "test" if session.posargs else "test-slow")
+    programs = update_environment(session, torch, "test" if session.posargs else "test-slow")
     session.run(f"{programs}/pytest", *PARALLEL, *words)
 
 
-@of_torch("release")
-@of_each("torch", RELEASES)
+@torch_session("release")
+@for_each("torch", RELEASES)
 def portable(session, torch):
     """Run the tests for every implementation on the portable one"""
-    programs = environment(session, torch)
+    programs = update_environment(session, torch)
     words = (*PARALLEL, *PORTABLE, *(session.posargs or ALL))
     session.run(f"{programs}/pytest", *words, env=IS_PORTABLE)
 
 
-@of_torch("release")
-@of_each("torch", RELEASES)
+@torch_session("release")
+@for_each("torch", RELEASES)
 def no_compiler(session, torch):
     """Run seeds, table, functorch and the demo with no compiler on PATH, as most users do"""
-    programs = environment(session, torch)
-    alone = {"PATH": programs, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    programs = update_environment(session, torch)
+    env = {"PATH": programs, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
     words = (*PARALLEL, *TABLE, "test/transforms/test_func.py", *session.posargs)
-    session.run(f"{programs}/pytest", *words, env=alone)
-    session.run(f"{programs}/python", "examples/demo.py", "--out", "out", env=alone)
+    session.run(f"{programs}/pytest", *words, env=env)
+    session.run(f"{programs}/python", "examples/demo.py", "--out", "out", env=env)
 
 
-@of_torch("release")
-@of_each("torch", [f"{re.search(r'torch>=([0-9.]+)', PROJECT)[1]}.0"])
+@torch_session("release")
+@for_each("torch", [f"{re.search(r'torch>=([0-9.]+)', PROJECT)[1]}.0"])
 def floor(session, torch):
     """Run some tests beside the oldest torch that pip accepts, with the portable package"""
     if sys.version_info >= (3, 14):
         session.skip(f"torch {torch} has no wheel for this Python")
-    wheels = {"WHEEL": dist("clampgrad-*-any.whl")} if os.environ.get("WHEEL") else {}
-    programs = environment(session, torch, "test-core", **wheels)
+    wheels = {"WHEEL": find_in_dist("clampgrad-*-any.whl")} if os.environ.get("WHEEL") else {}
+    programs = update_environment(session, torch, "test-core", **wheels)
     session.run(f"{programs}/pytest", *PARALLEL, *(session.posargs or (*BRIEF, *ALL)))
 
 
-@of_torch("release")
-@of_each("python", PYTHONS)
+@torch_session("release")
+@for_each("python", PYTHONS)
 def pythons(session, python):
     """Run what depends on Python most on another one"""
-    need(session, f"python{python} -m ensurepip --version")
+    skip_unless(session, f"python{python} -m ensurepip --version")
     venv = f".venv/python{python}"
-    environment(session, USUAL, "test-core", PYTHON=f"python{python}", VENV=venv)
+    update_environment(session, USUAL, "test-core", PYTHON=f"python{python}", VENV=venv)
     session.run(f"{venv}/bin/pytest", *PARALLEL, *(session.posargs or (*BRIEF, *ALL)))
     shutil.rmtree(venv)  # 5 GB, with the libraries of CUDA
 
 
-@of_torch("release")
+@torch_session("release")
 def mock(session):
     """Run the tests with their Tensors on a mock device, which refuses what a GPU refuses"""
-    programs = environment(session)
+    programs = update_environment(session)
     words = ("--device", "mock", *(session.posargs or ROOMS))
     session.run(f"{programs}/pytest", *PARALLEL, *words)
 
 
-@of_torch("release")
+@torch_session("release")
 def fuzz(session):
     """Call operators with random arguments in random forms and contexts; -- 300 are seconds"""
-    programs, seconds = environment(session), int((session.posargs or [1800])[0])
+    programs, seconds = update_environment(session), int((session.posargs or [1800])[0])
     for portable in "01":
-        chosen = {"CLAMPGRAD_PORTABLE": portable, "SECONDS_OF_FUZZ": str(seconds // 2)}
+        env = {"CLAMPGRAD_PORTABLE": portable, "SECONDS_OF_FUZZ": str(seconds // 2)}
         words = ("-s", "test/matrix/test_fuzz.py", "-k", "as_long")
-        session.run(f"{programs}/pytest", *words, env=chosen)
+        session.run(f"{programs}/pytest", *words, env=env)
 
 
-@of_torch("release")
+@torch_session("release")
 def mutants(session):
     """Break the library by rule, one place at a time; tests must notice; -- --sample 50"""
-    programs = environment(session)
-    logged(session, "mutants", f"{programs}/python", "-m", "lab.mutants", "build")
-    built = {"PYTHONPATH": os.path.abspath("build/mutants/lib")}
-    session.run(f"{programs}/python", "-m", "lab.mutants", "run", *session.posargs, env=built)
+    programs = update_environment(session)
+    run_logged(session, "mutants", f"{programs}/python", "-m", "lab.mutants", "build")
+    env = {"PYTHONPATH": os.path.abspath("build/mutants/lib")}
+    session.run(f"{programs}/python", "-m", "lab.mutants", "run", *session.posargs, env=env)
 
 
-@of_torch()
+@torch_session()
 def python_mutants(session):
     """Break the package's Python, one place at a time; -- _pin --seconds 600: room and time"""
-    programs = environment(session)
+    programs = update_environment(session)
     session.run(f"{programs}/python", "-m", "lab.python_mutants", *session.posargs)
 
 
-@of_torch("release")
+@torch_session("release")
 def sanitizers(session):
     """Run the tests of the kernels under the address and undefined behaviour sanitizers"""
-    programs = environment(session)
+    programs = update_environment(session)
     words = (
         "setup.py",
         "build",
@@ -270,17 +270,17 @@ def sanitizers(session):
         "build/sanitized/lib",
     )
     switches = {"CLAMPGRAD_SANITIZE": "1", "CLAMPGRAD_CUDA": "0"}
-    logged(session, "sanitized", f"{programs}/python", *words, **switches)
+    run_logged(session, "sanitized", f"{programs}/python", *words, **switches)
     find = [os.environ.get("CXX", "c++"), "-print-file-name=lib{}.so"]
     names = [[find[0], find[1].format(name)] for name in ("asan", "ubsan", "stdc++")]
     found = [subprocess.check_output(name, text=True).strip() for name in names]
-    built = {"LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": "detect_leaks=0"}
-    built["PYTHONPATH"] = "build/sanitized/lib"
+    env = {"LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": "detect_leaks=0"}
+    env["PYTHONPATH"] = "build/sanitized/lib"
     words = session.posargs or (*KERNELS, "test/matrix")
-    session.run(f"{programs}/pytest", *words, env=built)
+    session.run(f"{programs}/pytest", *words, env=env)
 
 
-@of_torch("release")
+@torch_session("release")
 def races(session):
     """Set and ask the pin from many threads, under the thread sanitizer"""
     make(session, f".venv/torch-{USUAL}/torch", USUAL)
@@ -298,7 +298,7 @@ def races(session):
 
 
 @nox.session(tags=["release"])
-@of_each("kind", ["Release", "Debug"])
+@for_each("kind", ["Release", "Debug"])
 def cpp(session, kind):
     """Build the C++ library, without Python, and test it"""
     make(session, f".venv/torch-{USUAL}/torch", USUAL)
@@ -308,59 +308,61 @@ def cpp(session, kind):
     # Debug information takes long to write.
     options = (f"-DCMAKE_BUILD_TYPE={kind}", "-DCMAKE_CXX_FLAGS_DEBUG=")
     session.run("cmake", "-G", "Ninja", "-B", folder, *options, f"-DPython_EXECUTABLE={python}")
-    logged(session, "cpp", "cmake", "--build", folder, "-j", JOBS)
+    run_logged(session, "cpp", "cmake", "--build", folder, "-j", JOBS)
     session.run("ctest", "--test-dir", folder, "-j", JOBS, "--output-on-failure")
 
 
-@of_torch("release")
+@torch_session("release")
 def arm64(session):
     """Compile for arm64 and run the tests of the kernels there, emulated; needs Debian"""
-    need(session, "aarch64-linux-gnu-g++ --version", "qemu-aarch64-static --version")
+    skip_unless(session, "aarch64-linux-gnu-g++ --version", "qemu-aarch64-static --version")
     home = f".venv/torch-{USUAL}-arm64"
     if not Path(home, "bin/python").exists():
         session.run("lab/arm64.sh", home, USUAL)
     words = ("-v", "--no-build-isolation", "--no-deps", "--force-reinstall", ".")
     switches = {"CLAMPGRAD_CUDA": "0", "CLAMPGRAD_REQUIRE_COMPILED": "1"}
-    logged(session, "arm64", f"{home}/bin/python", "-m", "pip", "install", *words, **switches)
+    run_logged(session, "arm64", f"{home}/bin/python", "-m", "pip", "install", *words, **switches)
     session.run(f"{home}/bin/python", "-m", "pytest", *KERNELS)
     names = ("seeds", "table", "tensors", "nan", "in_place", "errors")
-    words = [*tests_of("package", "portable"), *tests_of("table", *names)]
+    words = [*test_files("package", "portable"), *test_files("table", *names)]
     session.run(f"{home}/bin/python", "-m", "pytest", *words, env=IS_PORTABLE)
 
 
 # ---- CUDA ----------------------------------------------------------------------------------------
 
 
-@of_torch("release")
+@torch_session("release")
 def cuda(session):
     """Compile, link and import the CUDA kernels, and count their registers; needs no GPU"""
     torch = os.environ.get("CUDA_TORCH", OLDEST)
     make(session, "nvcc", torch)
-    wheels = f"{dist('clampgrad-*linux*.whl')} {dist('clampgrad_cuda-*.whl')}"
-    given = {"WHEEL": wheels} if os.environ.get("WHEEL") else {"CLAMPGRAD_CUDA": "1"}
-    make(session, f".venv/torch-{torch}/installed", torch, **given)
+    wheels = f"{find_in_dist('clampgrad-*linux*.whl')} {find_in_dist('clampgrad_cuda-*.whl')}"
+    env = {"WHEEL": wheels} if os.environ.get("WHEEL") else {"CLAMPGRAD_CUDA": "1"}
+    make(session, f".venv/torch-{torch}/installed", torch, **env)
     session.run(f".venv/torch-{torch}/bin/python", "-m", "lab.cuda_check")
 
 
-@of_torch("release")
-@of_each("device", ["cuda", "cpu"])
+@torch_session("release")
+@for_each("device", ["cuda", "cpu"])
 def gpu(session, device):
     """Build, test and measure on a GPU (lab/gpu_check.sh), or rehearse that on a CPU"""
-    need(session, "nvidia-smi" if device == "cuda" else "true")
-    requirements_of(session, USUAL)
-    given = {"DEVICE": device, "OUT": f"out/gpu-{device}"}
-    given["PYTHON"] = f".venv/torch-{USUAL}/bin/python"
+    skip_unless(session, "nvidia-smi" if device == "cuda" else "true")
+    install_requirements(session, USUAL)
+    env = {"DEVICE": device, "OUT": f"out/gpu-{device}"}
+    env["PYTHON"] = f".venv/torch-{USUAL}/bin/python"
     if os.environ.get("WHEEL"):
-        given["WHEEL"] = f"{dist('clampgrad-*linux*.whl')} {dist('clampgrad_cuda-*.whl')}"
-    session.run("lab/gpu_check.sh", *session.posargs, env=given)
+        env["WHEEL"] = (
+            f"{find_in_dist('clampgrad-*linux*.whl')} {find_in_dist('clampgrad_cuda-*.whl')}"
+        )
+    session.run("lab/gpu_check.sh", *session.posargs, env=env)
 
 
 # ---- Other people's programs, and patches of PyTorch ---------------------------------------------
 
 
-def beside(session, torch, room):
+def make_library_environment(session, torch, room):
     """A Python with what a folder of lab/ requires, which borrows torch and clampgrad."""
-    programs = environment(session, torch)
+    programs = update_environment(session, torch)
     home = Path(f".venv/{room}-{torch}")
     python = home / "bin/python"
     if not python.exists():
@@ -369,19 +371,21 @@ def beside(session, torch, room):
     (own,) = home.glob("lib/python3*/site-packages")
     Path(own, "borrowed.pth").write_text(f"{packages}\n")
     words = (python, "-m", "pip", "install", "-r", f"lab/{room}/requirements.txt")
-    logged(session, room, *words, f"torch=={torch}")
+    run_logged(session, room, *words, f"torch=={torch}")
     # If torch is a build for CPUs and torchvision one for CUDA, as on PyPI, torchvision cannot be
     # imported: then torch is PyPI's too, which `===` tells from 2.13.0+cpu.
     if subprocess.run([python, "-c", "import torchvision"]).returncode:
-        logged(session, room, *words[:-2], f"torch==={torch}")
+        run_logged(session, room, *words[:-2], f"torch==={torch}")
     return str(python.absolute())
 
 
-@of_torch("release")
+@torch_session("release")
 def programs(session):
     """Run programs of third-party libraries under pins: an hour"""
     # A release whose own gradient is `inclusive`, and one whose own is `joint`.
-    pythons = {torch: beside(session, torch, "programs") for torch in ("2.13.0", NEWEST)}
+    pythons = {
+        torch: make_library_environment(session, torch, "programs") for torch in ("2.13.0", NEWEST)
+    }
     python, named = pythons["2.13.0"], " ".join(f"{t}={p}" for t, p in pythons.items())
     words = ("test/pin/test_pin_processes.py", "-m", "", "-k", "launchers")
     session.run(python, "-m", "pytest", *words)
@@ -389,10 +393,10 @@ def programs(session):
     session.run(python, "-m", "pytest", *words, env={"PROGRAM_PYTHONS": named})
 
 
-@of_torch("release")
+@torch_session("release")
 def libraries(session):
     """Convert models for third-party libraries, and compare them with stock ones"""
-    python = beside(session, "2.13.0", "libraries")
+    python = make_library_environment(session, "2.13.0", "libraries")
     session.run(python, "-m", "lab.libraries", "--out", "out/convert-libraries.jsonl")
 
 
@@ -401,21 +405,21 @@ def jax(session):
     """Compare `half` with jax.numpy.clip, measured"""
     if sys.version_info < (3, 11):
         session.skip("JAX has no wheel for this Python")
-    programs = environment(session)
+    programs = update_environment(session)
     session.install("jax==0.10.2")
-    there = {"CLAMPGRAD_JAX_PYTHON": f"{session.bin}/python"}
-    session.run(f"{programs}/pytest", "-m", "jax", env=there, external=True)
+    env = {"CLAMPGRAD_JAX_PYTHON": f"{session.bin}/python"}
+    session.run(f"{programs}/pytest", "-m", "jax", env=env, external=True)
 
 
-@of_torch("release")
+@torch_session("release")
 def debian(session):
     """Apply the patches to PyTorch 2.6.0, Debian's source package"""
-    need(session, "apt-get --version", "dpkg-source --version")
-    programs = environment(session)
+    skip_unless(session, "apt-get --version", "dpkg-source --version")
+    programs = update_environment(session)
     session.run("lab/debian_source.sh", "build/debian-source")
-    there = {"CLAMPGRAD_SOURCES": os.path.abspath("build/debian-source")}
+    env = {"CLAMPGRAD_SOURCES": os.path.abspath("build/debian-source")}
     words = ("lab/test/test_patches_apply.py", "-k", "whole_source_tree")
-    session.run(f"{programs}/pytest", *words, env=there)
+    session.run(f"{programs}/pytest", *words, env=env)
 
 
 # ---- What is published ---------------------------------------------------------------------------
@@ -434,30 +438,34 @@ def wheels(session):
     words = [f".venv/torch-{torch}/bin/python" for torch in releases]
     if of_cuda:
         words += ["--cuda", *(f".venv/torch-{torch}/bin/python" for torch in of_cuda)]
-    logged(session, "wheels", "python", "-m", "buildtools.wheels", "dist", *words, *session.posargs)
+    run_logged(
+        session, "wheels", "python", "-m", "buildtools.wheels", "dist", *words, *session.posargs
+    )
     session.run("ls", "-l", "dist", external=True)
 
 
 @nox.session(reuse_venv=False, tags=["release"])
-@of_each("torch", RELEASES)
+@for_each("torch", RELEASES)
 def first_minute(session, torch):
     """Install from dist/ as a newcomer without a compiler, and run README's examples"""
-    alone = {"PATH": session.bin, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    env = {"PATH": session.bin, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
 
-    def answer(program, *words):
-        command, env = [f"{session.bin}/{program}", *words], {**os.environ, **alone}
-        return json.loads(subprocess.check_output(command, env=env))
+    def read_answer(program, *words):
+        command = [f"{session.bin}/{program}", *words]
+        return json.loads(subprocess.check_output(command, env={**os.environ, **env}))
 
     session.install(f"torch=={torch}")
-    of_cuda = answer("python", "-c", "import torch; print(int(torch.version.cuda is not None))")
-    kernels = bool(of_cuda and list(Path("dist").glob("clampgrad_cuda-*.whl")))
+    is_cuda = read_answer(
+        "python", "-c", "import torch; print(int(torch.version.cuda is not None))"
+    )
+    kernels = bool(is_cuda and list(Path("dist").glob("clampgrad_cuda-*.whl")))
     wanted = "clampgrad[cuda]" if kernels else "clampgrad"
     session.install("--no-index", "--find-links", "dist", wanted)
-    info = answer("clampgrad", "info", "--json")
+    info = read_answer("clampgrad", "info", "--json")
     if info["cuda_kernels"] != kernels:
         session.error(f"{wanted} beside torch {torch}: {info}")
     examples = re.findall(r"^```python\n(.*?)^```", Path("README.md").read_text(), re.M | re.S)
-    session.run("python", "-c", "\n".join(examples), env=alone)
+    session.run("python", "-c", "\n".join(examples), env=env)
 
 
 @nox.session(requires=[f"first_minute({USUAL})"])
@@ -480,20 +488,20 @@ def artefacts(session):
         session.run("sha256sum", *sorted(files), stdout=sums, external=True)
 
 
-@of_torch("release")
+@torch_session("release")
 def package(session):
     """Build sdist and wheel, install, uninstall, in isolation or not, and as README says"""
-    programs = environment(session)
-    words = (*tests_of("package", "build"), *tests_of("tools", "docs"), "-m", "build")
+    programs = update_environment(session)
+    words = (*test_files("package", "build"), *test_files("tools", "docs"), "-m", "build")
     session.run(f"{programs}/pytest", *words, *session.posargs)
 
 
-@of_torch("release")
+@torch_session("release")
 def promises(session):
     """Check that the names, schemas and gradients that must stay are written down"""
-    programs = environment(session)
-    there = {"PYTHONPATH": "."}
-    session.run(f"{programs}/python", "test/package/test_public.py", "--check", env=there)
+    programs = update_environment(session)
+    env = {"PYTHONPATH": "."}
+    session.run(f"{programs}/python", "test/package/test_public.py", "--check", env=env)
 
 
 @nox.session(tags=["release"])
@@ -503,14 +511,14 @@ def api(session):
     session.run("python", "-m", "lab.api")
 
 
-@of_torch("release")
-@of_each("system", ["here", "bookworm", "trixie", "forky"])
+@torch_session("release")
+@for_each("system", ["here", "bookworm", "trixie", "forky"])
 def from_nothing(session, system):
     """Run README's two commands in a fresh clone, here or on a minimal Debian"""
     if system == "here":
         session.run("lab/from_nothing.sh")
     else:
-        need(session, "mmdebstrap --version")
+        skip_unless(session, "mmdebstrap --version")
         session.run("lab/from_nothing.sh", system)
 
 
@@ -522,28 +530,28 @@ def docs(session):
     """Build the documentation site in out/site, with warnings as errors"""
     session.install(*SITE)
     # With --quiet, --strict would not see a link that leads nowhere.
-    logged(session, "docs", "mkdocs", "build", "--strict")
+    run_logged(session, "docs", "mkdocs", "build", "--strict")
     session.log(
         "out/site/index.html: its search needs a server, python3 -m http.server -d out/site"
     )
 
 
-@of_torch("release")
-@of_each("torch", RELEASES)
+@torch_session("release")
+@for_each("torch", RELEASES)
 def notebooks(session, torch):
     """Run the notebooks of docs/; the outputs are those of the usual torch"""
-    programs = environment(session, torch, "test-slow")
+    programs = update_environment(session, torch, "test-slow")
     # They call `clampgrad`, as in an activated environment.
-    there = {"PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "100"}
+    env = {"PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "100"}
     how = "--nbval" if torch == USUAL else "--nbval-lax"
     words = ("--noconftest", "--nbval-current-env", *sorted(Path("docs").glob("*.ipynb")))
-    session.run(f"{programs}/pytest", how, *words, env=there)
+    session.run(f"{programs}/pytest", how, *words, env=env)
 
 
-@of_torch()
+@torch_session()
 def pictures(session):
     """Make the figures, numbers, tables and notebooks of README and docs again"""
-    programs = environment(session, USUAL, "test-slow")
+    programs = update_environment(session, USUAL, "test-slow")
     python, kept = f"{programs}/python", Path("records/examples")
     session.run(python, "examples/conventions.py", "--out", "docs/img")
     for record in kept.glob("*.json"):  # of the examples that are programs of their own
@@ -556,10 +564,10 @@ def pictures(session):
     session.run(python, "lab/run_notebooks.py")
 
 
-@of_torch()
+@torch_session()
 def benchmarks(session):
     """Time the CPU kernels beside their rivals: leave the machine alone for some minutes"""
-    programs = environment(session)
+    programs = update_environment(session)
     words = ("--out", f"out/cpu-{USUAL}.jsonl", *session.posargs)
     session.run(f"{programs}/python", "-m", "benchmarks.run", *words)
 
@@ -567,8 +575,8 @@ def benchmarks(session):
 # ---- For .ci/run ---------------------------------------------------------------------------------
 
 
-@of_torch()
-@of_each("torch", RELEASES)
+@torch_session()
+@for_each("torch", RELEASES)
 def requirements(session, torch):
     """Install torch and what the tests need, before anything is compiled"""
-    requirements_of(session, torch)
+    install_requirements(session, torch)

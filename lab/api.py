@@ -14,7 +14,7 @@ import griffe
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def promised(package):
+def promised_paths(package):
     """What docs/releasing.md calls public: where it is imported from, and where it is defined."""
     for module in (package, package["nn"]):
         for name in module.exports:
@@ -23,11 +23,11 @@ def promised(package):
                 yield module[name].canonical_path
 
 
-def broken(old, new):
-    paths = tuple(f"{path}." for path in promised(old))
-    for found in griffe.find_breaking_changes(old, new):
-        if f"{found.obj.path}.".startswith(paths):
-            yield found.explain(griffe.ExplanationStyle.ONE_LINE)
+def find_breaks(old, new):
+    paths = tuple(f"{path}." for path in promised_paths(old))
+    for breakage in griffe.find_breaking_changes(old, new):
+        if f"{breakage.obj.path}.".startswith(paths):
+            yield breakage.explain(griffe.ExplanationStyle.ONE_LINE)
 
 
 def main():
@@ -38,7 +38,7 @@ def main():
         return
     where = {"search_paths": [ROOT / "python"], "resolve_aliases": True}
     old = griffe.load_git("clampgrad", ref=tag, repo=ROOT, **where | {"search_paths": ["python"]})
-    sys.exit("\n".join(broken(old, griffe.load("clampgrad", **where))) or None)
+    sys.exit("\n".join(find_breaks(old, griffe.load("clampgrad", **where))) or None)
 
 
 if __name__ == "__main__":

@@ -33,15 +33,15 @@ BY_RELEASE = {
 }
 
 
-def recorded():
+def read_rows():
     return {row["session"]: row for row in records.read("sessions")["rows"]}
 
 
-def record(report):
+def record_report(report):
     """Each session in place of its last run. One that was skipped has not run."""
     if git("diff", "--quiet", "HEAD", "--", ".", ":!records", ":!*.md"):
         sys.exit("A result is of a commit, and `git status` shows changes that are in none.")
-    rows = recorded()
+    rows = read_rows()
     for session in json.loads(Path(report).read_text())["sessions"]:
         (name, *_) = session["signatures"] or [session["name"]]
         row = {"session": name, "passed": session["result"] == "success", "on": str(date.today())}
@@ -54,22 +54,22 @@ def git(*words):
     return subprocess.run(["git", *words], cwd=ROOT).returncode
 
 
-def counts(row):
+def is_current(row):
     """Whether what passed has passed here: its commit has the same package."""
     return row["passed"] and not git("diff", "--quiet", row["commit"], "--", *PACKAGE)
 
 
-def missing():
+def find_missing():
     """What a release must pass, and has not on this package."""
     words = (sys.executable, "-m", "nox", "-t", "release", "--list", "--json")
     wanted = json.loads(subprocess.check_output(words, cwd=ROOT, text=True))
-    passed = {*OPTIONAL, *(name for name, row in recorded().items() if counts(row))}
-    return [found["session"] for found in wanted if found["session"] not in passed]
+    passed = {*OPTIONAL, *(name for name, row in read_rows().items() if is_current(row))}
+    return [session["session"] for session in wanted if session["session"] not in passed]
 
 
 @table()
 def support():
-    rows = recorded()
+    rows = read_rows()
 
     def cell(name):
         row = rows.pop(name, None)
@@ -97,9 +97,9 @@ def support():
 
 def main(*reports):
     for report in reports:
-        record(report)
-    if not reports and (lacking := missing()):
-        sys.exit(f"These sessions have not passed on this package: {', '.join(lacking)}")
+        record_report(report)
+    if not reports and (missing := find_missing()):
+        sys.exit(f"These sessions have not passed on this package: {', '.join(missing)}")
 
 
 if __name__ == "__main__":

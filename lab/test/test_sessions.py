@@ -41,33 +41,33 @@ def report(tmp_path, **results):
 
 
 def test_what_passed_counts_until_the_package_changes(clone, tmp_path):
-    sessions.record(report(tmp_path, tests="success"))
-    (row,) = sessions.recorded().values()
-    assert sessions.counts(row) and not sessions.counts({**row, "passed": False})
+    sessions.record_report(report(tmp_path, tests="success"))
+    (row,) = sessions.read_rows().values()
+    assert sessions.is_current(row) and not sessions.is_current({**row, "passed": False})
     clone("page.md")  # as one does to mend a test
-    assert sessions.counts(row)
+    assert sessions.is_current(row)
     clone("setup.py")
-    assert not sessions.counts(row) and not sessions.counts({**row, "commit": "c0ffee00"})
+    assert not sessions.is_current(row) and not sessions.is_current({**row, "commit": "c0ffee00"})
 
 
 def test_the_last_run_of_a_session_is_recorded(clone, tmp_path):
     """With its commit; what was skipped has not run."""
-    sessions.record(report(tmp_path, tests="success", portable="failed"))
-    first = sessions.recorded()
+    sessions.record_report(report(tmp_path, tests="success", portable="failed"))
+    first = sessions.read_rows()
     clone("page.md")
-    sessions.record(report(tmp_path, tests="skipped", portable="success"))
-    now = sessions.recorded()
+    sessions.record_report(report(tmp_path, tests="skipped", portable="success"))
+    now = sessions.read_rows()
     assert now["tests(2.13.0)"] == first["tests(2.13.0)"]
     assert not first["portable(2.13.0)"]["passed"] and now["portable(2.13.0)"]["passed"]
     assert first["portable(2.13.0)"]["commit"] != now["portable(2.13.0)"]["commit"]
     (tmp_path / "setup.py").write_text("changed")
     with pytest.raises(SystemExit, match="git status"):
-        sessions.record(report(tmp_path, tests="success"))
+        sessions.record_report(report(tmp_path, tests="success"))
 
 
 def test_the_table_says_what_failed(clone, tmp_path):
-    sessions.record(report(tmp_path, tests="success", portable="failed", cpp="failed"))
-    at = sessions.recorded()["cpp(2.13.0)"]["commit"]
+    sessions.record_report(report(tmp_path, tests="success", portable="failed", cpp="failed"))
+    at = sessions.read_rows()["cpp(2.13.0)"]["commit"]
     shown = sessions.support()
     assert f"| 2.13.0 | passed at `{at}` | **failed** at `{at}` | not run |" in shown
     assert f"**failed** `{at}`: `cpp` 2.13.0." in shown
@@ -76,6 +76,6 @@ def test_the_table_says_what_failed(clone, tmp_path):
 def test_a_release_lacks_what_has_not_passed(clone, tmp_path, monkeypatch):
     listed = json.dumps([{"session": s} for s in ("tests(2.13.0)", "lint", "gpu(cuda)")])
     monkeypatch.setattr(subprocess, "check_output", lambda *words, **keywords: listed)
-    sessions.record(report(tmp_path, tests="success"))
+    sessions.record_report(report(tmp_path, tests="success"))
     with pytest.raises(SystemExit, match="this package: lint$"):
         sessions.main()

@@ -96,12 +96,14 @@ def test_sessions_and_targets_that_are_named_exist():
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
     endings = (".md", ".sh", ".py", ".yml", ".ipynb", ".h", ".cpp", ".toml", ".ci/run")
     files = [ROOT / f for f in checked("git", "ls-files", cwd=ROOT).split() if f.endswith(endings)]
-    found = 0
+    name_count = 0
     for file in files:
         text = file.read_text()
-        named = re.findall(r"nox -s \"?([a-z]\w+)", text)
-        named += re.findall(r" nox \"?([a-z]\w+)", text) if file.name == "run" else []
-        made = re.findall(r"`make ([a-z][\w-]+)|^make (\w+) +#", text, re.M)
-        assert {*named} <= {*sessions} and {"".join(m) for m in made} <= {*targets}, file
-        found += len(named)
-    assert found > 20
+        session_names = re.findall(r"nox -s \"?([a-z]\w+)", text)
+        session_names += re.findall(r" nox \"?([a-z]\w+)", text) if file.name == "run" else []
+        target_names = re.findall(r"`make ([a-z][\w-]+)|^make (\w+) +#", text, re.M)
+        assert {*session_names} <= {*sessions} and {"".join(m) for m in target_names} <= {
+            *targets
+        }, file
+        name_count += len(session_names)
+    assert name_count > 20
