@@ -75,7 +75,7 @@ def test_the_table_says_what_failed(clone, tmp_path):
 
 def test_a_release_lacks_what_has_not_passed(clone, tmp_path, monkeypatch):
     listed = json.dumps([{"session": s} for s in ("tests(2.13.0)", "lint", "gpu(cuda)")])
-    monkeypatch.setattr(subprocess, "check_output", lambda *words, **keywords: listed)
     sessions.record_report(report(tmp_path, tests="success"))
+    monkeypatch.setattr(subprocess, "check_output", lambda *words, **keywords: listed)
     with pytest.raises(SystemExit, match="this package: lint$"):
         sessions.main()
