@@ -1,10 +1,6 @@
 import importlib.metadata
-import json
 import os
-import platform
 import sys
-from collections import defaultdict
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,13 +14,6 @@ TIMES_GUARDS = "profile_guard_manager"
 
 def pytest_addoption(parser):
     parser.addoption("--device", default="cpu", help="where the tests make their tensors")
-    parser.addoption("--record", help="the file to add this run to (lab/support.py)")
-    machine = platform.machine()
-    parser.addoption(
-        "--unlike",
-        default="" if machine in ("x86_64", "AMD64") else machine,
-        help="what that file calls a run that is not on x86-64, or of another compiler or Python",
-    )
 
 
 def pytest_configure(config):
@@ -68,7 +57,7 @@ def same_start():
 def backend(request):
     """What compiles: Inductor fuses, and computes in float32 what has 16 bits. Its C++
     takes seconds to compile, so `.ci/run` leaves it to the matrix and test_pin_compile.py,
-    and the rest to `make release`."""
+    and the rest to `nox -t release`."""
     torch._dynamo.reset()
     # Its cache does not know our formulas: a stale entry would test yesterday's.
     with torch._inductor.config.patch(force_disable_caches=True):
@@ -123,32 +112,3 @@ def program(installed, tmp_path):
     return lambda *command, **variables: run(
         sys.executable, *command, env={**env, **variables}, cwd=tmp_path
     )
-
-
-def pytest_terminal_summary(terminalreporter, exitstatus, config):
-    """Adds to the file of --record how many tests of each file passed and failed, and on what; and
-    that these are not all, if something has interrupted them."""
-    if not config.getoption("record"):
-        return
-    import records  # which a copy of the tree may lack
-
-    counts = defaultdict(lambda: {"passed": 0, "failed": 0, "seconds": 0})
-    for outcome, counted in (("passed", "passed"), ("failed", "failed"), ("error", "failed")):
-        for report in terminalreporter.stats.get(outcome, []):
-            of_file = counts[Path(report.nodeid.split("::")[0]).stem]
-            of_file[counted] += 1
-            # A file that cannot be imported has none.
-            of_file["seconds"] += getattr(report, "duration", 0)
-    session = config.pluginmanager.get_plugin("session")
-    cut_off = exitstatus == pytest.ExitCode.INTERRUPTED or session.shouldfail
-    for of_file in counts.values():
-        of_file |= {"seconds": round(of_file["seconds"]), "commit": records.commit()}
-        of_file |= {"cut_off": True} if cut_off else {}
-    path = Path(config.getoption("record"))
-    runs = json.loads(path.read_text()) if path.exists() else {}
-    device, unlike = config.getoption("device"), config.getoption("unlike")
-    name = f"{torch.__version__}, {clampgrad.implementation}, {device}"
-    name += f" ({unlike})" if unlike else ""
-    runs.setdefault(name, {}).update(counts)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(runs, indent=1) + "\n")

@@ -3,7 +3,7 @@
 CLAMPGRAD_PORTABLE=1   no extension: the wheel is for every Python, torch and platform
 CLAMPGRAD_REQUIRE_COMPILED=1  without a compiler fail, instead of building that
 CLAMPGRAD_DEBUG=1      assertions on, no optimisation
-CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make sanitize)
+CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (nox -s sanitizers)
 CLAMPGRAD_UNITY=0      compile each file by itself (buildtools/unity.py)
 CLAMPGRAD_PYTHONS=     modules for these Pythons too, by their headers (buildtools/library.py):
                        names of Pythons, or folders of headers, with a colon between

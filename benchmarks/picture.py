@@ -1,6 +1,6 @@
 """The picture of README.md, docs/img/cost.png: what a pin and `convert` change in a training step.
 
-python -m benchmarks.picture     from records/real-models-*.jsonl; `make pictures` does it too
+python -m benchmarks.picture     from records/real-models-*.jsonl; `nox -s pictures` does it too
 """
 
 from pathlib import Path

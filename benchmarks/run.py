@@ -1,4 +1,4 @@
-"""Times the cases and writes a record: `python -m benchmarks.run`, or `make bench`.
+"""Times the cases and writes a record: `python -m benchmarks.run`, or `nox -s benchmarks`.
 
 Each allocator setting has processes of its own: fresh pages cost as much as a kernel does, so that
 `fixed` (memory is recycled, never returned to the system) shows the kernels and `default` what a

@@ -1,4 +1,4 @@
-"""Puts together what dist/ holds; `make wheels` runs it.
+"""Puts together what dist/ holds; `nox -s wheels` runs it.
 
     python -m buildtools.wheels DIST PYTHON... [--modules PYTHON|HEADERS...] [--cuda PYTHON...]
 

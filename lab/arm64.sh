@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # An environment for arm64 on another Debian: its python is emulated, the compiler it calls is a cross compiler.
 #     lab/arm64.sh FOLDER TORCH
-# FOLDER/bin/python then builds, installs and tests as that of any other environment (make check-arm64).
+# FOLDER/bin/python then builds, installs and tests as that of any other environment (nox -s arm64).
 # Needs g++-aarch64-linux-gnu, qemu-user-static and mmdebstrap, but not root.
 set -euo pipefail
 mkdir -p "$1/bin"

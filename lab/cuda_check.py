@@ -3,7 +3,7 @@ lacks a kernel, that no kernel has a stack, into which registers would spill, th
 needs too many registers, and that none issues more instructions than fit into the time
 in which memory moves its bytes.
 
-python -m lab.cuda_check     make check-cuda; needs cuobjdump, which may be Triton's
+python -m lab.cuda_check     nox -s cuda; needs cuobjdump, which may be Triton's
 """
 
 from __future__ import annotations

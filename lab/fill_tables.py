@@ -1,5 +1,5 @@
 """Fill the generated tables of README.md and docs/:
-`python -m lab.fill_tables`; `make pictures` does it too.
+`python -m lab.fill_tables`; `nox -s pictures` does it too.
 
 A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is
 touched. NAME is a function of one of the modules here, each beside what measured it,
@@ -15,18 +15,15 @@ from records import TABLES
 ROOT = Path(__file__).parent.parent
 for name in (
     "benchmarks.tables",
-    "lab.artefacts",
     "lab.changes.tables",
     "lab.contract_tables",
-    "lab.first_minute",
     "lab.libraries.clamps",
     "lab.libraries.tables",
     "lab.matrix_page",
     "lab.mca",
     "lab.private_names_page",
     "lab.programs.program_tables",
-    "lab.release",
-    "lab.support",
+    "lab.sessions",
     "lab.upstream_tables",
     "lab.zoo",
 ):

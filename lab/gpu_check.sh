@@ -11,8 +11,7 @@
 #   SECONDS_IN_ALL=900 lab/gpu_check.sh
 #   DEVICE=cpu lab/gpu_check.sh   a rehearsal without a GPU: the same steps on small sizes and the portable package
 #
-# In out/gpu: a log of each step, summary.txt, records (*.jsonl; move them to records/), and support.json, which
-# `python -m lab.support out/gpu/support.json` adds to docs/support.md.
+# In out/gpu: a log of each step, summary.txt, and records (*.jsonl; move them to records/).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${PYTHON:-python3} DEVICE=${DEVICE:-cuda} OUT=${OUT:-out/gpu}
@@ -21,7 +20,7 @@ times=1 && [[ $DEVICE == cuda ]] || times=6
 SECONDS_IN_ALL=${SECONDS_IN_ALL:-$((450 * times))}
 STEPS=("${@:-all}")
 mkdir -p "$OUT"
-rm -f "$OUT"/*.log "$OUT/support.json"
+rm -f "$OUT"/*.log
 # What is installed on this machine stays as it is.
 PYTHONPATH=$(mktemp -d)
 export PYTHONPATH
@@ -54,7 +53,7 @@ step() {
 # The tests of these files and folders.
 tests() {
   step "$1" "$2" "$PYTHON" -m pytest -q -rfE -n "$(nproc)" --dist worksteal -p no:benchmark --tb=short --device "$DEVICE" \
-    --unlike="$gpu" --record="$OUT/support.json" "${@:3}"
+    "${@:3}"
 }
 at_the_end() {
   printf '%s\n' "on ${gpu:-a machine without a GPU}, after $SECONDS s:" "${summary[@]}" | tee "$OUT/summary.txt"

@@ -123,8 +123,8 @@ def matrix_summary():
     made, killed = (sum(r[what] for r in mutants["rows"]) for what in ("made", "killed"))
     ran = killed + sum(len(r["survived"]) for r in mutants["rows"])
     yield (
-        f"`make fuzz SECONDS=...` draws arguments that are in no list: {drawn}, and nothing found. "
-        f"`make mutants` breaks the compiled library by rule, in {made} places, one at a time. The "
+        f"`nox -s fuzz` draws arguments that are in no list: {drawn}, and nothing found. "
+        f"`nox -s mutants` breaks the compiled library by rule, in {made} places, one at a time. The "
         f"tests noticed {killed} of the {ran} that ran (at {mutants['commit']})."
     )
 

@@ -3,7 +3,7 @@
     python -m lab.mutants build
         all of it in one library, chosen while it runs
     python -m lab.mutants run [--sample N] [--only TEXT]
-        writes records/mutants.jsonl once all have run; `make mutants` sets the paths
+        writes records/mutants.jsonl once all have run; `nox -s mutants` sets the paths
 
 A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is
 left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
@@ -46,7 +46,7 @@ import pytest
 import yaml
 
 import records
-from lab.release import PACKAGE
+from lab.sessions import PACKAGE
 from quick_build import build_quickly, copy_to
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -503,7 +503,7 @@ def main() -> bool | None:  # whether one survives, or has not run
     if given.what == "build":
         return build()
     if not is_built():
-        sys.exit("what is built is of other files: `make mutants` builds it again")
+        sys.exit("what is built is of other files: `nox -s mutants` builds it again")
     every = [(k, m) for k, m in enumerate(mutants(), 1) if not m.is_waived()]
     chosen = [(k, m) for k, m in every if given.only in str(m)]
     if not chosen:

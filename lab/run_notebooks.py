@@ -1,5 +1,5 @@
 """Run the notebooks of docs/ with the installed clampgrad and keep
-their outputs: `make notebooks`."""
+their outputs: `nox -s pictures`."""
 
 import os
 import sys

@@ -11,17 +11,12 @@ import subprocess
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-NEW = Path(
-    os.environ.get("RECORDS", FOLDER)
-)  # where records are written; a release collects its own elsewhere
 TABLES = {}  # those of the docs, by name
 
 
-def path(name, new=False):
+def path(name):
     """A record of ours, or a file that is named in full."""
-    return (
-        Path(name) if str(name).endswith(".jsonl") else (NEW if new else FOLDER) / f"{name}.jsonl"
-    )
+    return Path(name) if str(name).endswith(".jsonl") else FOLDER / f"{name}.jsonl"
 
 
 def read(name):
@@ -33,7 +28,7 @@ def read(name):
 def write(name, rows, digits=4, **header):
     """Times to four digits: their quartiles are further apart than that."""
     text = "".join(line(case, digits) + "\n" for case in (header, *rows))
-    to = path(name, new=True)
+    to = path(name)
     to.parent.mkdir(parents=True, exist_ok=True)
     write_at_once(to, text)
 

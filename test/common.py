@@ -152,7 +152,7 @@ def scripts(folder, *modules):
 
 
 def slow_after(count, cases):
-    """Cases for parametrize: `.ci/run` has time for the first `count`, `make release` for all."""
+    """Cases for parametrize: `.ci/run` has time for the first `count`, `nox -t release` for all."""
     cases = [*cases]
     slow = (pytest.param(case, marks=pytest.mark.slow) for case in cases[count:])
     return [*cases[:count], *slow]

@@ -1,4 +1,4 @@
-"""Programs of other people's libraries under a pin: `make check-programs`, an hour.
+"""Programs of other people's libraries under a pin: `nox -s programs`, an hour.
 
     PROGRAM_PYTHONS="2.13.0=PYTHON 2.15.0=PYTHON" pytest lab/programs/test_programs.py [-k NAME]
 

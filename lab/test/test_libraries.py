@@ -1,5 +1,5 @@
 """The cases of lab/libraries whose libraries the tests have: a converted model is as
-stock, and a named convention is not lost in silence. `make check-libraries` runs all
+stock, and a named convention is not lost in silence. `nox -s libraries` runs all
 cases, in processes of their own."""
 
 import pytest

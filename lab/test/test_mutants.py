@@ -1,4 +1,4 @@
-"""What `make mutants` breaks: by rule, everywhere in the folders that it names."""
+"""What `nox -s mutants` breaks: by rule, everywhere in the folders that it names."""
 
 import faulthandler
 import json

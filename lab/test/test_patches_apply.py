@@ -300,7 +300,7 @@ def test_the_text_of_upstream_is_that_of_the_wheel():
 SOURCES = [Path(p) for p in os.environ.get("CLAMPGRAD_SOURCES", "").split(os.pathsep) if p]
 
 
-@pytest.mark.skipif(not SOURCES, reason="CLAMPGRAD_SOURCES names no tree: make check-sources")
+@pytest.mark.skipif(not SOURCES, reason="CLAMPGRAD_SOURCES names no tree: nox -s debian")
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 def test_a_whole_source_tree_takes_the_patches(tmp_path, source):
     """By git am, and by patch without fuzz, as quilt and dpkg-source have it."""

@@ -1,4 +1,4 @@
-// The state of the pin, from many threads at once, under the thread sanitizer (make races).
+// The state of the pin, from many threads at once, under the thread sanitizer (nox -s races).
 // A program of its own: torch is not instrumented, and what it does is not seen as ordered.
 
 #include "pin/pin.h"

@@ -1,8 +1,8 @@
 """Arguments that nobody thought of, in forms and contexts drawn at random.
 
-Hypothesis draws, and shrinks a failure, which is printed as the line that runs it again. `make fuzz
-SECONDS=...` draws for that long, half of it on each implementation, prints the seeds, and adds to
-out/fuzz.jsonl where it finds nothing.
+Hypothesis draws, and shrinks a failure, which is printed as the line that runs it again. `nox -s
+fuzz` draws for as long as it is told, half of it on each implementation, prints the seeds, and
+adds to out/fuzz.jsonl where it finds nothing.
 """
 
 import itertools
@@ -146,8 +146,8 @@ def test_found_once(cell):
 
 # ---- Cells that are drawn ------------------------------------------------------------------------
 
-# The same cells each time, so that a change is judged by its own faults; `make fuzz` looks for new
-# ones.
+# The same cells each time, so that a change is judged by its own faults; `nox -s fuzz` looks for
+# new ones.
 FUZZ = settings(
     database=None,
     deadline=None,
@@ -193,7 +193,7 @@ def test_random_cells_hold(count):
     check_random_cells(count)
 
 
-@pytest.mark.skipif(not SECONDS, reason="make fuzz SECONDS=... asks for it")
+@pytest.mark.skipif(not SECONDS, reason="nox -s fuzz asks for it")
 def test_random_cells_hold_for_as_long_as_asked():
     print(f"\nfuzz: seed {SEED}", flush=True)
     ends, ran = time.monotonic() + SECONDS, 0

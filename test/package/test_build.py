@@ -1,7 +1,7 @@
 """pip builds and installs the sources: sdist, wheel, installed twice,
 uninstalled, editable, in isolation.
 
-Every test compiles, which takes minutes; `make check-package` runs them, on one release of torch.
+Every test compiles, which takes minutes; `nox -s package` runs them, on one release of torch.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The build decides about CUDA and says why. `make check-cuda` tests what it then builds."""
+"""The build decides about CUDA and says why. `nox -s cuda` tests what it then builds."""
 
 import ctypes
 import os

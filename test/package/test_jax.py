@@ -1,4 +1,4 @@
-"""half is jax.numpy.clip, measured: `make check-jax` runs this beside a Python that has JAX."""
+"""half is jax.numpy.clip, measured: `nox -s jax` runs this beside a Python that has JAX."""
 
 import os
 import runpy

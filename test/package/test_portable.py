@@ -1,4 +1,4 @@
-"""The portable implementation, whatever was compiled; `make test-portable`
+"""The portable implementation, whatever was compiled; `nox -s portable`
 runs the other tests on it too."""
 
 from functools import partial

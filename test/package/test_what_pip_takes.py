@@ -23,7 +23,7 @@ def compiled():
     """The wheel with libraries, and its platform."""
     for wheel in DIST.glob("clampgrad-*linux*.whl"):
         return wheel.name, re.search(r"(manylinux_\d+_\d+)_x86_64", wheel.name)[1]
-    pytest.skip("there is no dist/ with a wheel for Linux: `make wheels` makes it")
+    pytest.skip("there is no dist/ with a wheel for Linux: `nox -s wheels` makes it")
 
 
 def download(folder, platform, python):

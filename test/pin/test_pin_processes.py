@@ -123,7 +123,7 @@ WAYS = [
 def test_launchers(run, tmp_path, launcher, way):
     missing = [n for n in NEEDS.get(launcher, []) if not importlib.util.find_spec(n)]
     if missing:
-        pytest.skip(f"needs {' and '.join(missing)}: make check-programs has them")
+        pytest.skip(f"needs {' and '.join(missing)}: nox -s programs has them")
     words, program, processes = LAUNCHERS[launcher]
     words, program = words.split(), program.split()
     (tmp_path / "test_slope.py").write_text(TEST)

@@ -38,7 +38,7 @@ def convert(model: Model, *, filter_fn: Filter | None = None, example_inputs: An
     0. A converted module stays the same object with the same class, name, hooks and state_dict; it
     only runs another function. Where a graph is captured for others (``torch.export``,
     ``torch.jit``, ``torch.fx.symbolic_trace``), it runs torch's own. Modules of
-    :mod:`clampgrad.nn` save a bit per element already, and stay as they are.
+    ``clampgrad.nn`` save a bit per element already, and stay as they are.
 
     ReLU saves its result. Most layers after a ReLU save that too, so there is nothing to gain:
     without `example_inputs`, ReLU modules are left alone. With `example_inputs`, one forward of the

@@ -37,7 +37,7 @@ def set_gradient(
 ) -> Model:
     """Gives the ReLU, ReLU6, Hardtanh and Clamp modules of a model a named gradient, in place.
 
-    Modules of torch.nn change their class to that of :mod:`clampgrad.nn`; they stay the same
+    Modules of torch.nn change their class to that of ``clampgrad.nn``; they stay the same
     objects with the same name, hooks and state_dict. The class changes so that the gradient is not
     lost without a word: where a library replaces or reads modules by their class
     (``torch.jit.script``, ``torch.ao.quantization.fuse_modules``), it raises an error. Modules

@@ -1,7 +1,7 @@
 """The CUDA kernels do what the CPU's do: the same bits, results and gradients, element for element.
 
 Their sources are compiled for the host and run there, a warp as 32 coroutines that meet at every
-shuffle (lab/cuda_on_host/). So indices, tails, alignment and arithmetic are checked without a GPU;
+shuffle (cuda_on_host/). So indices, tails, alignment and arithmetic are checked without a GPU;
 what a GPU adds (streams, its memory, its compiler) is checked in test_cuda.py.
 """
 
@@ -41,7 +41,7 @@ def kernels(request, tmp_path_factory):
     library = tmp_path_factory.mktemp("cuda_on_host") / "kernels.so"
     name = f"on_host_{[*DEFINED].index(request.param)}"
     generate(ROOT, library.parent)
-    paths = [ROOT / "lab/cuda_on_host", ROOT / "csrc", library.parent, *include_paths()]
+    paths = [ROOT / "test/kernels/cuda_on_host", ROOT / "csrc", library.parent, *include_paths()]
     torch_libraries = Path(torch.__file__).parent / "lib"
     command = [
         *(os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-w"),
@@ -49,7 +49,7 @@ def kernels(request, tmp_path_factory):
         *("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"),
         *(f"-DNAME={name}", *DEFINED[request.param]),
         *(f"-I{path}" for path in paths),
-        str(ROOT / "lab/cuda_on_host/kernels.cpp"),
+        str(ROOT / "test/kernels/cuda_on_host/kernels.cpp"),
         *("-o", str(library), f"-L{torch_libraries}", "-lc10", "-ltorch", "-ltorch_cpu"),
     ]
     subprocess.run(command, check=True)

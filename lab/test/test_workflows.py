@@ -1,0 +1,109 @@
+"""What the workflows publish and test; and all that names our sessions names such as there are."""
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
+import yaml
+
+from buildtools.library import PROJECT, PYTHONS, VERSION
+from buildtools.torch_here import RELEASES
+from common import checked
+
+ROOT = Path(__file__).parents[2]
+WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+JOBS = WORKFLOW["jobs"]
+
+
+def on_event(text, event):
+    """What an expression of the form A && 'B' || 'C' is, where A asks for a push."""
+    choice = r"\$\{\{ github\.event_name == 'push' && '([^']+)' \|\| '([^']+)' \}\}"
+    assert re.match(choice, text), text
+    return re.sub(choice, r"\1" if event == "push" else r"\2", text)
+
+
+def test_only_a_tag_that_is_pushed_publishes():
+    """On PyPI. A run by hand may be of a tag as well; if it publishes, it is on TestPyPI."""
+    assert WORKFLOW[True]["push"] == {"tags": ["v*"]}  # YAML reads `on` as a truth
+    assert WORKFLOW[True].keys() == {"push", "workflow_dispatch"}
+    assert WORKFLOW[True]["workflow_dispatch"]["inputs"]["testpypi"]["default"] is False
+    trusted = {job: it for job, it in JOBS.items() if "id-token" in it.get("permissions", {})}
+    assert {*trusted} == {"attest", "publish"}
+    assert {it["if"] for it in trusted.values()} == {
+        "github.event_name == 'push' || inputs.testpypi"
+    }
+    step = trusted["publish"]["steps"][-1]["with"]
+    for event, host, name in (
+        ("push", "upload.pypi.org", "pypi"),
+        ("workflow_dispatch", "test.pypi.org", "testpypi"),
+    ):
+        assert on_event(step["repository-url"], event) == f"https://{host}/legacy/"
+        assert on_event(trusted["publish"]["environment"], event) == name + "${{ matrix.of }}"
+
+
+def test_each_project_has_an_environment_and_its_files():
+    """PyPI knows new publishers by their environments. The page names them."""
+    jobs = JOBS["publish"]["strategy"]["matrix"]["include"]
+    page = (ROOT / "docs/releasing.md").read_text()
+    assert len({job["of"] for job in jobs}) == len(jobs) == 2
+    assert all(f"`{index}{job['of']}`" in page for job in jobs for index in ("pypi", "testpypi"))
+    published = {
+        file: ["pypi" + job["of"] for job in jobs if fnmatch(file, job["files"])]
+        for file in (
+            "clampgrad-1.0.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+            "clampgrad-1.0.0-py3-none-any.whl",
+            "clampgrad-1.0.0.tar.gz",
+            "clampgrad_cuda-1.0.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+            "clampgrad.cdx.json",
+            "SHA256SUMS",
+        )
+    }
+    assert [*published.values()] == [["pypi"], ["pypi"], ["pypi"], ["pypi-cuda"], [], []]
+
+
+def test_the_workflow_tests_what_is_supported():
+    """On each release of torch, and on each Python."""
+    matrix = JOBS["test"]["strategy"]["matrix"]
+    assert matrix["torch"] == RELEASES
+    portable = [job for job in matrix["include"] if job.get("portable")]
+    assert [job["torch"].removesuffix(".0") for job in portable] == re.findall(
+        'torch>=(.*)"', PROJECT
+    )
+    others = [job["python"] for job in matrix["include"] if job not in portable]
+    assert sorted([*matrix["python"], *others]) == sorted(PYTHONS)
+
+
+def test_the_pythons_of_a_release_are_installed():
+    """By the page, and by the workflow, in a container that has one of them."""
+    install = "uv python install " + " ".join(PYTHONS)
+    assert install in (ROOT / "docs/releasing.md").read_text()
+    has = re.match(r"python:([\d.]+)-", JOBS["build"]["container"])[1]
+    (line,) = (step["run"] for step in JOBS["build"]["steps"] if "uv python" in str(step))
+    assert install.replace(f" {has}", "") in line
+
+
+def test_the_changelog_has_the_version():
+    """The newest of its headings that names one."""
+    headings = re.findall(
+        r"^## (\d\S*) \(\d{4}-\d\d-\d\d\)$", (ROOT / "CHANGELOG.md").read_text(), re.M
+    )
+    assert headings[:1] in ([], [VERSION])
+
+
+def test_sessions_and_targets_that_are_named_exist():
+    """By pages, scripts, workflows and messages."""
+    sessions = re.findall(r"^def (\w+)\(session", (ROOT / "noxfile.py").read_text(), re.M)
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+    endings = (".md", ".sh", ".py", ".yml", ".ipynb", ".h", ".cpp", ".toml", ".ci/run")
+    files = [ROOT / f for f in checked("git", "ls-files", cwd=ROOT).split() if f.endswith(endings)]
+    name_count = 0
+    for file in files:
+        text = file.read_text()
+        session_names = re.findall(r"nox -s \"?([a-z]\w+)", text)
+        session_names += re.findall(r" nox \"?([a-z]\w+)", text) if file.name == "run" else []
+        target_names = re.findall(r"`make ([a-z][\w-]+)|^make (\w+) +#", text, re.M)
+        assert {*session_names} <= {*sessions} and {"".join(m) for m in target_names} <= {
+            *targets
+        }, file
+        name_count += len(session_names)
+    assert name_count > 20
