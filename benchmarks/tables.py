@@ -3,7 +3,7 @@
 from itertools import product
 
 import records
-from benchmarks.bars import DTYPES, blocks, size
+from benchmarks.bars import DTYPES, EVERY_DTYPE, blocks, size
 from records import code, made_on, minutes, table
 
 SPEED = {
@@ -11,6 +11,7 @@ SPEED = {
     for name in sorted(path.stem for path in records.FOLDER.glob("cpu-*.jsonl"))
 }
 USUAL = SPEED["2.13.0"]
+VALUES = [records.read(f"values-{instructions}") for instructions in ("avx512", "avx2")]
 GPUS = [records.read(path.stem) for path in sorted(records.FOLDER.glob("cuda-*.jsonl"))]
 SPACE = "\N{NO-BREAK SPACE}"  # between a number and its unit, in cells that are narrow
 
@@ -45,14 +46,20 @@ def named(rivals):
     return [r + group.removeprefix("clamp") if "lo" in group else r for group, r in rivals]
 
 
-def ratios(results, group, rival, dtype, malloc="default"):
+def ratios(results, group, rival, dtype, malloc="default", threads=1, direction="both"):
     """{n: the rival's time over ours}."""
-    key = dict(group=group, dtype=dtype, threads=1, direction="both", malloc=malloc)
+    key = dict(group=group, dtype=dtype, threads=threads, direction=direction, malloc=malloc)
     found = {}
     for row in blocks(results, **key):
         ours, *_ = row["functions"].values()
         found[row["n"]] = row["functions"][rival]["median"] / ours["median"]
     return found
+
+
+def range_of(ratio_by_size):
+    """The worst and the best, each with its size."""
+    ends = dict.fromkeys(pick(ratio_by_size, key=ratio_by_size.get) for pick in (min, max))
+    return " to ".join(f"{ratio_by_size[n]:.2g} ({size(n)})" for n in ends)
 
 
 @table()
@@ -91,11 +98,7 @@ def speed_used():
         m, torch = results["machine"], results["torch"].partition("+")[0]
         cpu = m["cpu"].replace("(R)", "").removesuffix(" Processor")
         for dtype in DTYPES:
-            cells = []
-            for rival in RIVALS:
-                found = ratios(results, *rival, dtype)
-                ends = (pick(found, key=found.get) for pick in (min, max))
-                cells.append(" to ".join(f"{found[n]:.2g} ({size(n)})" for n in ends))
+            cells = (range_of(ratios(results, *rival, dtype)) for rival in RIVALS)
             yield f"{cpu}, {m['instruction_set']}, torch {torch}", dtype, *cells
     yield f"The number of elements is in brackets. {' '.join(map(machine, SPEED.values()))}"
 
@@ -111,6 +114,92 @@ def speed_times():
     for function in columns[1]:
         yield code(function), *(with_spread(times[function]) for times in columns.values())
     yield f"Median (lower to upper quartile), float32, one thread, malloc that recycles memory. {machine(USUAL)}"
+
+
+# ---- Where no gradient is recorded, modules and other shapes: benchmarks/values.py --------------
+
+VALUE_RIVALS = [
+    ("clamp", "torch.clamp"),
+    ("clamp", "torch.neg"),
+    ("clamp_", "torch.clamp_"),
+    ("maximum", "torch.maximum"),
+    ("maximum", "torch.add"),
+    ("fmax", "torch.fmax"),
+    ("clamp(x, lo, hi)", "torch.clamp"),
+]
+
+
+def of_values(columns, **keys):
+    """A row per instruction set and dtype that was measured. Columns: {title: group and rival}."""
+    for results in VALUES:
+        for dtype in EVERY_DTYPE:
+            found = [ratios(results, *of, dtype, "fixed", **keys) for of in columns]
+            if all(found):
+                yield results["machine"]["instruction_set"], dtype, *map(range_of, found)
+
+
+def values_measured():
+    first, second = VALUES
+    return (
+        f"{made_on(first)}, and with ATEN_CPU_CAPABILITY=avx2; `python -m benchmarks.values` at "
+        f"commits {first['commit']} and {second['commit']}."
+    )
+
+
+@table()
+def values():
+    """What a call takes that records nothing: the worst beside the best."""
+    yield "threads", "instructions", "dtype", *map(code, named(VALUE_RIVALS))
+    for threads in (1, 2):
+        for row in of_values(VALUE_RIVALS, threads=threads, direction="values"):
+            yield threads, *row
+    yield f"The number of elements is in brackets. Memory is recycled. {values_measured()}"
+
+
+@table()
+def values_modules():
+    """A converted module beside torch's."""
+    modules = [("nn.ReLU6", "torch.nn"), ("nn.Hardtanh", "torch.nn")]
+    yield "", "instructions", "dtype", *(code(group) for group, _ in modules)
+    for what, direction in (("nothing recorded", "values"), ("forward in training", "forward")):
+        for row in of_values(modules, direction=direction):
+            yield what, *row
+    yield f"The time of PyTorch's module over that of the converted one, one thread. {values_measured()}"
+
+
+@table()
+def evaluated_models():
+    """A model that evaluates in 16 bits, by setting."""
+    record = records.read("evaluated-models")
+    settings = list(dict.fromkeys(r["setting"] for r in record["rows"]))
+    times = {(r["model"], r["setting"]): r["milliseconds"] for r in record["rows"]}
+    yield "model", *map(code, settings)
+    for model in dict.fromkeys(model for model, _ in times):
+        cells = (times.get((model, setting)) for setting in settings)
+        yield model, *("" if time is None else f"{time:.1f} ms" for time in cells)
+    same = len({r["result"] for r in record["rows"]}) == 1
+    yield (
+        f"One forward without a gradient, one thread, channels_last: the fastest of a process, the median of {record['rounds']} "
+        f"interleaved processes.{' All results are equal to the bit.' * same} Random weights, a batch of 8 images of "
+        f"96 x 96. {libraries(record)}, {made_on(record)}; `python -m lab.real_models --evaluated`."
+    )
+
+
+@table()
+def values_layouts():
+    """Forward and backward of calls of other shapes, beside relu's."""
+    columns = {
+        "channels_last, a contiguous gradient": ("channels_last", "F.relu"),
+        "every second element": ("a strided input", "F.relu"),
+        "in place": ("clamp_", "F.relu_"),
+        "in place, beside `F.hardtanh_`": ("clamp_", "F.hardtanh_"),
+    }
+    yield "instructions", "dtype", *columns
+    yield from of_values(list(columns.values()))
+    yield (
+        "The time of `F.relu` (`F.relu_`) over that of `clampgrad.clamp` (`clamp_`), forward and backward, one thread. "
+        f"{values_measured()}"
+    )
 
 
 # ---- What is kept --------------------------------------------------------------------------------

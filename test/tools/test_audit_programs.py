@@ -4,6 +4,7 @@ one, and the report survives."""
 import json
 import os
 import sys
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import clampgrad
+from clampgrad._torch.surroundings import leave_function_mode
 from common import Dispatched, assert_same, outcome, run
 from matrix.contexts import CONTEXTS
 from matrix.run import calls, check_all
@@ -256,6 +258,24 @@ def test_threads_that_outlive_the_main_module_are_waited_for(script, end, code):
     command = [sys.executable, "-m", "clampgrad", "audit", "--json", "a.json"]
     assert run(*command, script(THREADS + end)).returncode == code
     assert sorted((s["line"], s["calls"]) for s in sites()) == [(4, 1), (11, 2)]
+
+
+def test_a_thread_leaves_the_audit_before_it_ends(monkeypatch):
+    """What torch still keeps of a thread when Python has let go of it is released later, which
+    aborts a program that ends at that moment."""
+    left = []
+
+    def leave(mode):
+        left.append(threading.get_ident())
+        leave_function_mode(mode)
+
+    monkeypatch.setattr("clampgrad._tools.audit.mode.leave_function_mode", leave)
+    with clampgrad.audit():
+        threads = [threading.Thread(target=torch.ones, args=[1]) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+            thread.join()
+        assert left == [thread.ident for thread in threads]
 
 
 def test_a_report_that_fails_keeps_the_exit_code(script, command, monkeypatch):

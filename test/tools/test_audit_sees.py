@@ -3,6 +3,7 @@ program and to the function of torch that the line calls. What it cannot examine
 
 import re
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -14,6 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
+from clampgrad._tools.audit import observer
 
 X = (0.0, 0.5, 1.0, 2.0)
 
@@ -198,6 +200,57 @@ def test_a_gradient_of_a_view_is_that_of_what_was_written():
     inclusive, joint = (1, 2, 0), (1, 0, 0)
     norm = torch.tensor(inclusive if found.by_release[1] == "joint" else joint).float().norm()
     assert found.by_release[0] == pytest.approx(2 / norm.item())
+
+
+PARTS = {
+    "view_as_real": (lambda z: torch.view_as_real(z)[1:, 1], 8, 9),
+    "real": (lambda z: z[1:].real, 8, 9),
+    "imag": (lambda z: z[1:].imag, 8, 9),
+    "negated lazily": (lambda z: z[1:].conj().imag, -6, -5),
+}
+
+
+@pytest.mark.parametrize("part, at_bound, inside", PARTS.values(), ids=PARTS)
+def test_a_gradient_of_a_part_of_complex_numbers(part, at_bound, inside):
+    """The rest of the numbers has other gradients, which do not count."""
+
+    def program():
+        z = torch.tensor([9 + 9j, 1 + 1j, 0.5 + 0.5j], requires_grad=True) * 1
+        written = part(z)
+        written.clamp_(-1, 1)
+        ((written * torch.tensor([1.0, 2.0])).sum() + 7 * torch.view_as_real(z).sum()).backward()
+
+    (found,) = seen(program)
+    inclusive, joint = (at_bound, inside), (0, inside)
+    norm = torch.tensor(inclusive if found.by_release[1] == "joint" else joint).float().norm()
+    assert found.by_release[0] == pytest.approx(abs(at_bound) / norm.item())
+
+
+def test_audits_of_two_threads_take_turns_at_what_they_share(monkeypatch):
+    """The second waits until the first has put its hooks in place."""
+    first_is_there, second_may_end = threading.Event(), threading.Event()
+    observe, order = observer._implementation.pin_observe, []
+
+    def slowly(told):
+        order.append("begins" if told else "ends")
+        first_is_there.set()
+        time.sleep(0.05)
+        order.append("done")
+        return observe(told)
+
+    def other():
+        first_is_there.wait()
+        with clampgrad.audit():
+            order.append("second")
+            second_may_end.wait()
+
+    monkeypatch.setattr(observer._implementation, "pin_observe", slowly)
+    thread = threading.Thread(target=other)
+    thread.start()
+    with clampgrad.audit():
+        second_may_end.set()
+        thread.join()
+    assert order == ["begins", "done", "second", "ends", "done"]
 
 
 def test_a_thread_that_runs_already():

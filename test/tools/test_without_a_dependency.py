@@ -2,6 +2,7 @@
 has the gradients of the contract: at every position, and in every context of the matrix."""
 
 import random
+import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,9 +14,11 @@ from matrix.cells import Arg, Cell, expected, inf, nan
 from matrix.run import CONTEXTS, calls, failure, waived
 
 PAGE = Path(__file__).parents[2] / "docs/howto/without_a_dependency.md"
-COPIED = {}
-for block in PAGE.read_text().split("```python\n")[1:]:
-    exec(compile(block.partition("```")[0], str(PAGE), "exec"), COPIED)
+TEXT, COPIED = PAGE.read_text(), {}
+for block in re.finditer("```python\n(.*?)```", TEXT, flags=re.DOTALL):
+    # At its lines of the page, but not as that file, which PyTorch 2.5 would compile as Python.
+    above = "\n" * TEXT.count("\n", 0, block.start(1))
+    exec(compile(above + block[1], f"<{PAGE.name}>", "exec"), COPIED)
 
 
 def called(function, cell, **more):

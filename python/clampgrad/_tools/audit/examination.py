@@ -247,11 +247,15 @@ def _arrives(result: Tensor, is_written: bool) -> tuple[Any, int, Callable[[Tens
     base = base_of(result) if is_written and not is_of_transform(result) else None
     if base is None or base.grad_fn is None:
         return result.grad_fn, result.output_nr, lambda g: g
-    size, stride = base.size(), base.stride()
-    at = result.size(), result.stride(), result.storage_offset() - base.storage_offset()
+    size, stride, is_negated = base.size(), base.stride(), result.is_neg()
+    is_of_parts = base.is_complex() and not result.is_complex()  # view_as_real, .real, .imag
+    offset = result.storage_offset() - base.storage_offset() * (2 if is_of_parts else 1)
+    at = result.size(), result.stride(), offset
 
     def part(g: Tensor) -> Tensor:
-        return g.new_empty_strided(size, stride).copy_(g).as_strided(*at)
+        dense = g.new_empty_strided(size, stride).copy_(g)
+        seen = (torch.view_as_real(dense) if is_of_parts else dense).as_strided(*at)
+        return -seen if is_negated else seen
 
     return base.grad_fn, base.output_nr, part
 

@@ -1,6 +1,7 @@
 """The audit itself: kernels tell it of the clamp family, and a mode of the rest."""
 
 import sys
+import threading
 from typing import Any
 from weakref import ref
 
@@ -127,7 +128,9 @@ class audit(TorchFunctionMode):
     # ---- From Python -----------------------------------------------------------------------------
 
     def follow_thread(self) -> None:
-        Follower(self).__enter__()
+        mode = Follower(self)
+        mode.__enter__()
+        vars(_thread).setdefault("ends", []).append(_End(mode))
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -210,6 +213,22 @@ class Follower(TorchFunctionMode):
 
             sys.setprofile(event)
         return function(*args, **(kwargs or {}))
+
+
+_thread = threading.local()  # Python clears it when a thread ends
+
+
+class _End:
+    """Leaves a mode at the end of its thread. What is still among a thread's modes is released in
+    C++ after Python has let go of the thread: that waits for the interpreter, and where the
+    program ends meanwhile, the process is aborted."""
+
+    def __init__(self, mode: Follower) -> None:
+        self._mode = mode
+
+    def __del__(self) -> None:
+        if self._mode in function_modes():
+            leave_function_mode(self._mode)
 
 
 def _in_inference(operands: Operands) -> bool:

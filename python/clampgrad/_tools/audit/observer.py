@@ -23,6 +23,7 @@ class Observes(Protocol):
         """Is told of the thread that starts with this call."""
 
 
+_opening = threading.Lock()  # audits of several threads share what follows
 _open: list[Observes] = []
 _profiles: Any = None  # what threads had for a profile function before
 _stance: Any = None  # by which compiled functions run uncompiled
@@ -31,23 +32,25 @@ _stance: Any = None  # by which compiled functions run uncompiled
 def begin(audit: Observes) -> None:
     global _profiles, _stance
     register_kernels()
-    # With the first audit and until the last ends: they need not end in the order of a stack.
-    if not _open:
-        _stance = torch.compiler.set_stance("force_eager")
-    _open.append(audit)
-    if len(_open) == 1:
-        _implementation.pin_observe(_told)
-        _profiles = threading.getprofile()
-        threading.setprofile(_thread_starts)
+    with _opening:
+        # With the first audit and until the last ends: they need not end in the order of a stack.
+        if not _open:
+            _stance = torch.compiler.set_stance("force_eager")
+        _open.append(audit)
+        if len(_open) == 1:
+            _implementation.pin_observe(_told)
+            _profiles = threading.getprofile()
+            threading.setprofile(_thread_starts)
 
 
 def end(audit: Observes) -> None:
-    _open.remove(audit)
-    if not _open:
-        _stance.__exit__(None, None, None)
-        _implementation.pin_observe(None)
-        if threading.getprofile() is _thread_starts:
-            threading.setprofile(_profiles)
+    with _opening:
+        _open.remove(audit)
+        if not _open:
+            _stance.__exit__(None, None, None)
+            _implementation.pin_observe(None)
+            if threading.getprofile() is _thread_starts:
+                threading.setprofile(_profiles)
 
 
 def _told(name: str, args: tuple[Any, ...]) -> Then | None:
