@@ -26,7 +26,7 @@ from matrix.draw import CHEAP, draw, draw_together
 from matrix.forms import FORMS
 from matrix.inputs import X, inputs, layouts, vector
 from matrix.reference import CONVENTIONS, GRADIENTS
-from matrix.run import CONTEXTS, check, failure, pin_of_the_process
+from matrix.run import CONTEXTS, check, check_all, failure, pin_of_the_process
 from matrix.waivers import waived
 
 SECONDS = float(os.environ.get("SECONDS_OF_FUZZ", 0))
@@ -176,10 +176,16 @@ def check_random_cells(count, contexts=CHEAP, seed=None):
 
 
 def check_cells_together(cells):
-    """Compiles the cells in one graph, under the process pin that they share, if any."""
+    """Compiles the cells in one graph, under the process pin that they share, if any. A failure
+    names the cell that fails by itself, or all."""
     pins = (pin_of_the_process(cell) for cell in cells if FORMS[cell.form].process)
-    with next(pins, nullcontext()):
-        check_together(cells)
+    try:
+        with next(pins, nullcontext()):
+            check_together(cells)
+    except Exception as e:
+        for cell in cells:
+            check_all([cell])
+        raise failure(cells, e) from e
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.thorough)])
