@@ -20,7 +20,7 @@ def private_names():
     python/clampgrad/_torch/private_names.py."""
     sources = {path: path.read_text() for path in sorted(ROOT.glob("python/**/*.py"))}
     for use in PRIVATE.values():
-        yield f"If one of these is gone: {use.gone}."
+        yield f"If one of these is gone: {use.if_missing}."
         yield "name", "where it is used", "what for"
         for name, purpose in use.names.items():
             last = re.escape(re.split(r"[.:]", name)[-1])

@@ -286,6 +286,7 @@ CONDITIONS: dict[str, Callable[[Called], bool | None]] = {
     "attention-3d-value": _attention,
     "attention-3d-gradient": _attention_gradient,
     "ldexp-negative": _ldexp,
+    "chebyshev-nan": lambda c: _has_nan(c.input),
     "polynomials-nan": lambda c: _has_nan(c.input),
     "quantile-ties": _quantile,
     "bessel-gradient": lambda c: _differentiated(c.input),
