@@ -173,7 +173,8 @@ def observe(item: pytest.Item) -> tuple[float, bool, list[Function]]:
 
 def try_mutant(mutant: Mutant, items: list[pytest.Item]) -> str:
     codes = mutant.codes()
-    for function in (o for o in gc.get_objects() if isinstance(o, FunctionType)):
+    # By type: isinstance asks for a class, and a dead weakref.proxy raises an error.
+    for function in (o for o in gc.get_objects() if type(o) is FunctionType):
         code = function.__code__
         new = codes.get((code.co_name, code.co_firstlineno))
         is_same = new and len(new.co_freevars) == len(code.co_freevars)

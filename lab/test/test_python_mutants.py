@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import weakref
 
 import pytest
 
@@ -46,6 +47,7 @@ def test_each_place_of_a_function_is_changed(mutants):
 
 def test_a_mutant_runs_in_a_process_of_its_own(mutants, monkeypatch):
     module, pairs = mutants
+    dead = weakref.proxy(type("Gone", (), {})())  # as in any process that has run for a while
     results = {}
     monkeypatch.setattr(
         python_mutants,
@@ -61,3 +63,4 @@ def test_a_mutant_runs_in_a_process_of_its_own(mutants, monkeypatch):
     assert results["returns None: return inner()"] == [None] * 3
     assert module.smaller(2) is True
     assert python_mutants.fork(lambda: 1 / 0, 10) is None
+    del dead
