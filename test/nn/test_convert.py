@@ -97,6 +97,22 @@ def test_a_converted_module_computes_what_torchs_does(module):
         assert (ours(given) is given) == module.inplace
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("bounds", [(-0.7, 0.7), (-0.1, 1 / 3), (-1e-6, 3.01), (-2.0, 1.0)])
+def test_bounds_that_a_dtype_rounds(bounds, dtype):
+    """At each number of the dtype: torch compares with the bound before it is rounded."""
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
+    x = x[~x.isnan()]
+    module = nn.Hardtanh(*bounds)
+    ours, saved = clampgrad.nn.convert(copy.deepcopy(module)), []
+    outcomes = [eager(lambda x, m=m: m(x.clone()), [x], torch.ones_like(x)) for m in (ours, module)]
+    assert_same(*(gradients for gradients, *_ in outcomes))
+    for m in (ours, module):
+        saved.append(saved_bytes(m, x.clone().requires_grad_()))
+    is_rounded = any(torch.tensor(b, dtype=dtype).double() != b for b in bounds)
+    assert (saved[0] == saved[1]) == is_rounded
+
+
 def test_the_method_of_torchs_class_serves_others():
     """It is borrowed, or wrapped by somebody else."""
     clampgrad.nn.convert(nn.ReLU())
