@@ -42,6 +42,7 @@ Gradient: TypeAlias = Literal[{every}]
 def read_messages(header: str) -> dict[str, str]:
     """Reads the texts of csrc/base/messages.h. C++ joins neighbouring strings as Python does."""
     constants = re.findall(r'constexpr char (\w+)\[\] =((?:\s*"[^"]*")+);', header)
+    assert len(constants) == header.count("constexpr char"), "a text of another form"
     return {name: ast.literal_eval(f"({text})") for name, text in constants}
 
 

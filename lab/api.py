@@ -31,11 +31,12 @@ def find_breaks(old, new):
 
 
 def main():
-    words = ("git", "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*")
-    tag = subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    if not tag:
+    # Of the parent: the tag of this release may be here already.
+    words = ("git", "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD^")
+    if not subprocess.check_output(("git", "tag", "--list", "v[0-9]*"), cwd=ROOT):
         print("there is no release yet")
         return
+    tag = subprocess.check_output(words, cwd=ROOT, text=True).strip()
     where = {"search_paths": [ROOT / "python"], "resolve_aliases": True}
     old = griffe.load_git("clampgrad", ref=tag, repo=ROOT, **where | {"search_paths": ["python"]})
     sys.exit("\n".join(find_breaks(old, griffe.load("clampgrad", **where))) or None)

@@ -35,6 +35,7 @@ step() {
   ((limit *= times, limit = limit < SECONDS_IN_ALL - SECONDS ? limit : SECONDS_IN_ALL - SECONDS))
   if ((limit < 5)); then
     summary+=("$name: left out, no time was left")
+    failed=1
     return 1
   fi
   # pytest ends by an interrupt as it does otherwise, and says what it has found.

@@ -222,6 +222,7 @@ void check_can_hold_result(const Tensor& self, const Tensor& result) {
       !at::canCast(result.scalar_type(), self.scalar_type())) {
     // Below autograd, because a pin would come back here.
     call_below_autograd([&] { at::clamp_min_(const_cast<Tensor&>(self), result); }); // which raises
+    TORCH_INTERNAL_ASSERT(false, "a result that self cannot hold was written");
   }
 }
 

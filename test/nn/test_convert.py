@@ -104,10 +104,12 @@ def test_bounds_that_a_dtype_rounds(bounds, dtype):
     x = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
     x = x[~x.isnan()]
     module = nn.Hardtanh(*bounds)
-    ours, saved = clampgrad.nn.convert(copy.deepcopy(module)), []
-    outcomes = [eager(lambda x, m=m: m(x.clone()), [x], torch.ones_like(x)) for m in (ours, module)]
+    converted, saved = clampgrad.nn.convert(copy.deepcopy(module)), []
+    outcomes = [
+        eager(lambda x, m=m: m(x.clone()), [x], torch.ones_like(x)) for m in (converted, module)
+    ]
     assert_same(*(gradients for gradients, *_ in outcomes))
-    for m in (ours, module):
+    for m in (converted, module):
         saved.append(saved_bytes(m, x.clone().requires_grad_()))
     is_rounded = any(torch.tensor(b, dtype=dtype).double() != b for b in bounds)
     assert (saved[0] == saved[1]) == is_rounded
@@ -246,7 +248,9 @@ def test_what_is_no_module(name):
 def test_convert_of_a_scripted_model_says_that_it_is():
     scripted = torch.jit.script(nn.Sequential(nn.Linear(1, 1), nn.ReLU6()))
     for change in CHANGES.values():
-        with pytest.warns(UserWarning, match="torch.jit has compiled it; convert the model before"):
+        with pytest.warns(
+            UserWarning, match="torch.jit has compiled it; change the model before that"
+        ):
             change(scripted)
 
 

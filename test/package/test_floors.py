@@ -57,8 +57,7 @@ def modules(path):
 def sources(tree):
     if tree == PACKAGE:
         return [p for p in sorted(tree.rglob("*.py")) if p.stem not in WRITTEN]
-    found = [p for p in sorted(tree.rglob("*")) if p.suffix in (".h", ".cpp", ".cu", ".cuh")]
-    return [p for p in found if p.relative_to(tree).parts[0] != "compat"]
+    return [p for p in sorted(tree.rglob("*")) if p.suffix in (".h", ".cpp", ".cu", ".cuh")]
 
 
 def used(path):

@@ -253,6 +253,32 @@ def test_audits_of_two_threads_take_turns_at_what_they_share(monkeypatch):
     assert order == ["begins", "done", "second", "ends", "done"]
 
 
+def test_a_signal_handler_opens_an_audit_inside_another_ones_lock(monkeypatch):
+    setprofile = threading.setprofile
+
+    def interrupted(function):
+        monkeypatch.setattr(threading, "setprofile", setprofile)
+        with clampgrad.audit():
+            pass
+        setprofile(function)
+
+    monkeypatch.setattr(threading, "setprofile", interrupted)
+    report = seen(lambda: F.relu6(leaf()))
+    assert len(report) == 1 and not observer._open and threading.getprofile() is None
+
+
+def test_an_interrupt_while_an_audit_opens(monkeypatch):
+    def interrupted(function):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading, "setprofile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        clampgrad.audit().__enter__()
+    assert not observer._open and observer._stance is None
+    assert len(seen(lambda: F.relu6(leaf()))) == 1
+
+
 def test_a_thread_that_runs_already():
     """Kernels tell of its calls, too."""
     go, done = threading.Event(), threading.Event()

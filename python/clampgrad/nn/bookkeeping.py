@@ -25,7 +25,7 @@ SKIP_REASON = "_clampgrad_left"
 CHANGED = (ORIGINAL_CLASS, SKIP_REASON, OVERRIDE, "gradient", "maximize", *FORWARD_SLOTS)
 
 FORWARD_IS_SET = "a forward of its own was set on the instance"
-IS_SCRIPTED = "torch.jit has compiled it; convert the model before"
+IS_SCRIPTED = "torch.jit has compiled it; change the model before that"
 
 
 def check_model(model: object, function: str) -> None:

@@ -84,11 +84,12 @@ class audit(TorchFunctionMode):
         observer.begin(self)
         try:
             super().__enter__()
+            self._suspects.begin()
+            self._is_open = True
         except BaseException:
+            leave_function_mode(self)
             observer.end(self)
             raise
-        self._suspects.begin()
-        self._is_open = True
         return self.report
 
     def __exit__(self, *exception: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from clampgrad import _implementation
-from clampgrad._pin.first_pin import register_kernels
+from clampgrad._pin.first_pin import hold_during_fork, register_kernels
 from clampgrad._torch.quiet import is_quiet, quietly
 
 Then = Callable[[Any], None]
@@ -23,34 +23,49 @@ class Observes(Protocol):
         """Is told of the thread that starts with this call."""
 
 
-_opening = threading.Lock()  # audits of several threads share what follows
+# Audits of several threads share what follows. A signal handler may open one inside another's.
+_opening = hold_during_fork(threading.RLock())
 _open: list[Observes] = []
 _profiles: Any = None  # what threads had for a profile function before
 _stance: Any = None  # by which compiled functions run uncompiled
 
 
 def begin(audit: Observes) -> None:
-    global _profiles, _stance
     register_kernels()
     with _opening:
-        # With the first audit and until the last ends: they need not end in the order of a stack.
-        if not _open:
-            _stance = torch.compiler.set_stance("force_eager")
         _open.append(audit)
-        if len(_open) == 1:
-            _implementation.pin_observe(_told)
-            _profiles = threading.getprofile()
-            threading.setprofile(_thread_starts)
+        try:
+            if len(_open) == 1:
+                _start()
+        except BaseException:  # an interrupt
+            end(audit)
+            raise
 
 
 def end(audit: Observes) -> None:
     with _opening:
         _open.remove(audit)
         if not _open:
-            _stance.__exit__(None, None, None)
-            _implementation.pin_observe(None)
-            if threading.getprofile() is _thread_starts:
-                threading.setprofile(_profiles)
+            _stop()
+
+
+def _start() -> None:
+    """With the first audit. The last one stops it: they need not end in the order of a stack."""
+    global _profiles, _stance
+    _stance = torch.compiler.set_stance("force_eager")
+    _implementation.pin_observe(_told)
+    _profiles = threading.getprofile()
+    threading.setprofile(_thread_starts)
+
+
+def _stop() -> None:
+    global _stance
+    stance, _stance = _stance, None
+    if stance is not None:
+        stance.__exit__(None, None, None)
+    _implementation.pin_observe(None)
+    if threading.getprofile() is _thread_starts:
+        threading.setprofile(_profiles)
 
 
 def _told(name: str, args: tuple[Any, ...]) -> Then | None:
