@@ -174,7 +174,7 @@ def unpack_saved_tensors(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
 
 
 class Pseudo(torch.autograd.Function):
-    """apply(share, comparison_code, g) -> the share, which is not linear in g, so without tangent."""
+    """apply(share, comparison_code, g) -> the share. Not linear in g, so without a tangent."""
 
     @staticmethod
     def forward(share: Share, comparison_code: Tensor, g: Tensor) -> Tensor:
