@@ -56,7 +56,7 @@ def ratios(results, group, rival, dtype, malloc="default", threads=1, direction=
     return found
 
 
-def range_of(ratio_by_size):
+def format_range(ratio_by_size):
     """The worst and the best, each with its size."""
     ends = dict.fromkeys(pick(ratio_by_size, key=ratio_by_size.get) for pick in (min, max))
     return " to ".join(f"{ratio_by_size[n]:.2g} ({size(n)})" for n in ends)
@@ -98,7 +98,7 @@ def speed_used():
         m, torch = results["machine"], results["torch"].partition("+")[0]
         cpu = m["cpu"].replace("(R)", "").removesuffix(" Processor")
         for dtype in DTYPES:
-            cells = (range_of(ratios(results, *rival, dtype)) for rival in RIVALS)
+            cells = (format_range(ratios(results, *rival, dtype)) for rival in RIVALS)
             yield f"{cpu}, {m['instruction_set']}, torch {torch}", dtype, *cells
     yield f"The number of elements is in brackets. {' '.join(map(machine, SPEED.values()))}"
 
@@ -129,16 +129,16 @@ VALUE_RIVALS = [
 ]
 
 
-def of_values(columns, **keys):
+def rows_of_values(columns, **keys):
     """A row per instruction set and dtype that was measured. Columns: {title: group and rival}."""
     for results in VALUES:
         for dtype in EVERY_DTYPE:
             found = [ratios(results, *of, dtype, "fixed", **keys) for of in columns]
             if all(found):
-                yield results["machine"]["instruction_set"], dtype, *map(range_of, found)
+                yield results["machine"]["instruction_set"], dtype, *map(format_range, found)
 
 
-def values_measured():
+def describe_values_records():
     first, second = VALUES
     return (
         f"{made_on(first)}, and with ATEN_CPU_CAPABILITY=avx2; `python -m benchmarks.values` at "
@@ -151,9 +151,9 @@ def values():
     """What a call takes that records nothing: the worst beside the best."""
     yield "threads", "instructions", "dtype", *map(code, named(VALUE_RIVALS))
     for threads in (1, 2):
-        for row in of_values(VALUE_RIVALS, threads=threads, direction="values"):
+        for row in rows_of_values(VALUE_RIVALS, threads=threads, direction="values"):
             yield threads, *row
-    yield f"The number of elements is in brackets. Memory is recycled. {values_measured()}"
+    yield f"The number of elements is in brackets. Memory is recycled. {describe_values_records()}"
 
 
 @table()
@@ -162,9 +162,9 @@ def values_modules():
     modules = [("nn.ReLU6", "torch.nn"), ("nn.Hardtanh", "torch.nn")]
     yield "", "instructions", "dtype", *(code(group) for group, _ in modules)
     for what, direction in (("nothing recorded", "values"), ("forward in training", "forward")):
-        for row in of_values(modules, direction=direction):
+        for row in rows_of_values(modules, direction=direction):
             yield what, *row
-    yield f"The time of PyTorch's module over that of the converted one, one thread. {values_measured()}"
+    yield f"The time of PyTorch's module over that of the converted one, one thread. {describe_values_records()}"
 
 
 @table()
@@ -195,10 +195,10 @@ def values_layouts():
         "in place, beside `F.hardtanh_`": ("clamp_", "F.hardtanh_"),
     }
     yield "instructions", "dtype", *columns
-    yield from of_values(list(columns.values()))
+    yield from rows_of_values(list(columns.values()))
     yield (
         "The time of `F.relu` (`F.relu_`) over that of `clampgrad.clamp` (`clamp_`), forward and backward, one thread. "
-        f"{values_measured()}"
+        f"{describe_values_records()}"
     )
 
 
