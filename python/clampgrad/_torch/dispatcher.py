@@ -67,7 +67,14 @@ class next_level:
 def torch_kernel_keys(keys: DispatchKeySet) -> DispatchKeySet:
     """Returns the keys whose kernel is torch's own: we never override AutogradOther, a key that no
     backend that clamps has."""
-    return (keys & FROM_AUTOGRAD_ON) | TORCHS_OWN
+    raw = keys.raw_repr()
+    found = _torch_kernel_keys.get(raw)
+    if found is None:
+        found = _torch_kernel_keys[raw] = (keys & FROM_AUTOGRAD_ON) | TORCHS_OWN
+    return found
+
+
+_torch_kernel_keys: dict[int, DispatchKeySet] = {}  # a call meets few sets, and computing takes 0.6 us
 
 
 def operator_named(name: str) -> Any:

@@ -30,12 +30,15 @@ ROWS = [row for operator in OPERATORS.values() for row in operator["rows"] if "n
 # is, and nothing elsewhere.
 STRICT = {c for c in EXACT if all(row["numbers"][c] == (row["active"] == ["x"]) for row in ROWS)}
 INCLUSIVE = {c for c in EXACT if all(row["numbers"][c] == ("x" in row["active"]) for row in ROWS)}
+COMPOSED = STRICT | INCLUSIVE
+PLAIN = {float, int, type(None)}  # the quickest to tell
 
 
 def is_composed(gradient: str, lo: Any, hi: Any) -> bool:
     """Whether an out-of-place call is composed."""
-    known = gradient in STRICT or gradient in INCLUSIVE
-    return known and is_number(lo) and is_number(hi) and not is_in_a_graph()
+    if gradient not in COMPOSED or is_in_a_graph():
+        return False
+    return all([type(b) in PLAIN or is_number(b) for b in (lo, hi)])
 
 
 @lru_cache(1024, typed=True)

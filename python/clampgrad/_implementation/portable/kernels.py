@@ -216,10 +216,13 @@ def column_of_pin(name: str, is_clamp: bool) -> str | None:
 def any_differentiated(args: Sequence[Any]) -> bool:
     """Whether one of the arguments is a differentiated Tensor of a dtype and layout that torch
     clamps."""
-    tensors = [a for a in args if isinstance(a, Tensor)]
-    if torch.is_grad_enabled() and any([t.requires_grad and is_clampable(t) for t in tensors]):
-        return True
-    return tangents.may_exist() and tangents.carried([t for t in tensors if is_clampable(t)])
+    if torch.is_grad_enabled():
+        for a in args:
+            if isinstance(a, Tensor) and a.requires_grad and is_clampable(a):
+                return True
+    if not tangents.may_exist():
+        return False
+    return tangents.carried([a for a in args if isinstance(a, Tensor) and is_clampable(a)])
 
 
 def is_clampable(x: Tensor) -> bool:
@@ -246,6 +249,7 @@ def kernel(name: str, operator: Any) -> Kernel:
     """Returns the kernel that replaces torch's own kernel of an operator."""
     out_of_place, is_clamp = name.rstrip("_"), name.startswith("clamp")
     in_place = name.endswith("_")
+    counted = f"aten::{out_of_place}"
 
     def bounds(present: tuple[Any, ...]) -> tuple[Any, Any]:
         return (None, *present) if out_of_place == "clamp_max" else (*present, None, None)[:2]
@@ -261,11 +265,11 @@ def kernel(name: str, operator: Any) -> Kernel:
                 y = operator.redispatch(torch_kernel_keys(keys), v, *others)  # or its error
                 result = compose(x, v, y, lo, hi, gradient)
                 if result is not None:
-                    pinned_calls[f"aten::{out_of_place}"] += 1
+                    pinned_calls[counted] += 1
                     return result
         if not should_record(x, others, in_place):
             return operator.redispatch(torch_kernel_keys(keys), x, *others)
-        pinned_calls[f"aten::{out_of_place}"] += 1
+        pinned_calls[counted] += 1
         others = tuple(map(guard_dynamic_floats, others))
         contract_operator = out_of_place
         if is_clamp:
@@ -318,11 +322,10 @@ def wrap_for_observer(name: str, kernel: Kernel) -> Kernel:
 
     def call(keys: Any, *args: Any) -> Any:
         observe = observer
-        if (
-            observe is None
-            or getattr(_observing, "on", False)
-            or (observe_result := observe(name, args)) is None
-        ):
+        if observe is None or getattr(_observing, "on", False):
+            return kernel(keys, *args)
+        observe_result = observe(name, args)
+        if observe_result is None:
             return kernel(keys, *args)
         _observing.on = True
         try:
