@@ -66,8 +66,9 @@ COLUMNS |= {(n, True): column_of(c, True) for n, c in CANONICAL.items() if c in 
 def check_gradient(name: str, gradient: str, maximize: bool) -> str:
     """Returns the column of the convention that a caller of the function `name` names, or raises
     the error: extrema have no interval, and so no pseudo-gradient."""
-    are_names = type(gradient) is str and type(maximize) is bool
-    column = COLUMNS.get((gradient, maximize)) if are_names else None
+    column = None
+    if type(gradient) is str and type(maximize) is bool:
+        column = COLUMNS.get((gradient, maximize))
     if column is None:
         column = column_of(resolve_convention(gradient, maximize), maximize)
     if column not in EXACT and not name.startswith("clamp"):
