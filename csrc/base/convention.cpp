@@ -47,11 +47,15 @@ Convention check_convention(Gradient gradient, bool maximize, std::string_view n
   return {gradient, maximize};
 }
 
-Extremum parse_extremum(std::string_view name) {
-  const auto* const found = std::find(std::begin(kExtremumNames), std::end(kExtremumNames), name);
+PairOperator parse_pair_operator(std::string_view name) {
+  const auto* const found =
+      std::find(std::begin(kPairOperatorNames), std::end(kPairOperatorNames), name);
   TORCH_CHECK_VALUE(
-      found != std::end(kExtremumNames), "clampgrad: unknown operator of two Tensors '", name, "'");
-  return static_cast<Extremum>(found - std::begin(kExtremumNames));
+      found != std::end(kPairOperatorNames),
+      "clampgrad: unknown operator of two Tensors '",
+      name,
+      "'");
+  return static_cast<PairOperator>(found - std::begin(kPairOperatorNames));
 }
 
 Gradient parse_exact_gradient(std::string_view gradient, std::string_view op) {

@@ -147,7 +147,11 @@ Shares<1> make_shares(const ScalarClampArgs& source) {
 // ---- Two arguments ------------------------------------------------------------------------------
 
 Shares<2> make_pair_shares(
-    const Tensor& self_, const Tensor& other_, Extremum op, Convention c, int64_t differentiated) {
+    const Tensor& self_,
+    const Tensor& other_,
+    PairOperator op,
+    Convention c,
+    int64_t differentiated) {
   const auto self = make_comparand_in_dtype(self_), other = make_comparand_in_dtype(other_);
   const auto rule = pair_rule_of(op, c.gradient, static_cast<int>(differentiated));
   const auto at = composed::pair_masks(self, other, rule, selects_larger(op), skips_nan(op));
@@ -155,7 +159,7 @@ Shares<2> make_pair_shares(
       c, [&](auto dispatched) { return make_share_function<decltype(dispatched)>(at); }, op);
 }
 
-Shares<2> make_shares(const ExtremumArgs& source) {
+Shares<2> make_shares(const PairArgs& source) {
   const auto &self = source.args[0], &other = source.args[1];
   const auto x =
       choose_result_or_input(source, [&] { return aten_extremum(source.op, self, other); });
@@ -174,7 +178,7 @@ Shares<3> make_shares(const TensorClampArgs& source) {
     // Bits of the two arguments that are there.
     const auto bits = (differentiated & kXBit) |
         (is_min ? differentiated & kLoBit : (differentiated & kHiBit) >> 1);
-    const auto op = is_min ? Extremum::clamp_min : Extremum::clamp_max;
+    const auto op = is_min ? PairOperator::clamp_min : PairOperator::clamp_max;
     const auto pair = make_pair_shares(self, is_min ? min : max, op, source.convention, bits);
     return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
       const auto [of_self, of_bound] = pair(grad);
@@ -260,7 +264,7 @@ Tensor tangent(const Source& source, std::array<Tensor, n> tangents) {
   template std::array<Tensor, n> gradients(                      \
       const SavedForBackward<n>&, const Tensor&, const std::array<bool, n>&);
 CLAMPGRAD_FORMULAS(1, ScalarClampArgs)
-CLAMPGRAD_FORMULAS(2, ExtremumArgs)
+CLAMPGRAD_FORMULAS(2, PairArgs)
 CLAMPGRAD_FORMULAS(3, TensorClampArgs)
 #undef CLAMPGRAD_FORMULAS
 

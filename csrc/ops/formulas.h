@@ -20,10 +20,10 @@ struct ScalarClampArgs {
   Convention convention;
 };
 
-// An extremum.
-struct ExtremumArgs {
+// An extremum, or clamp by one Tensor.
+struct PairArgs {
   std::array<at::Tensor, 2> args;
-  Extremum op;
+  PairOperator op;
   Convention convention;
   int64_t differentiated;
 };

@@ -110,7 +110,7 @@ struct Kernel<Result(Args...)> {
   }
 };
 
-template <Extremum op>
+template <PairOperator op>
 Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
   return front_door::extremum(op, self, other, c.gradient);
 }
@@ -221,7 +221,8 @@ struct Registration {
     CLAMPGRAD_CLAMP(clamp_min)
     CLAMPGRAD_CLAMP(clamp_max)
 #undef CLAMPGRAD_CLAMP
-#define CLAMPGRAD_EXTREMUM(name) add_one<aten::name, extremum<Extremum::name>, Kind::extremum>();
+#define CLAMPGRAD_EXTREMUM(name) \
+  add_one<aten::name, extremum<PairOperator::name>, Kind::extremum>();
     CLAMPGRAD_EXTREMA(CLAMPGRAD_EXTREMUM)
 #undef CLAMPGRAD_EXTREMUM
 

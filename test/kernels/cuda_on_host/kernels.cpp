@@ -76,7 +76,7 @@ void forward(
   const auto rule = parse_convention(gradient, false).gradient;
   const int set = static_cast<int>(differentiated);
   if (extremum) {
-    run(in, {y}, bits, TensorForward<2>{rule, set, parse_extremum(*extremum)});
+    run(in, {y}, bits, TensorForward<2>{rule, set, parse_pair_operator(*extremum)});
   } else {
     run(in, {y}, bits, TensorForward<3>{rule, set});
   }
@@ -91,7 +91,7 @@ void backward(
     bool maximize) {
   const auto c = parse_convention(gradient, maximize);
   if (extremum) {
-    run({g}, out, bits, Backward<2>{c, parse_extremum(*extremum)});
+    run({g}, out, bits, Backward<2>{c, parse_pair_operator(*extremum)});
   } else {
     run({g}, out, bits, Backward<3>{c});
   }
