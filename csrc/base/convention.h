@@ -83,9 +83,11 @@ CLAMPGRAD_HOST_DEVICE constexpr bool selects_larger(PairOperator op) {
 CLAMPGRAD_HOST_DEVICE constexpr bool skips_nan(PairOperator op) {
   return op == PairOperator::fmax || op == PairOperator::fmin;
 }
+#define CLAMPGRAD_OR_IS(name) || op == PairOperator::name
 CLAMPGRAD_HOST_DEVICE constexpr bool is_clamp(PairOperator op) {
-  return op == PairOperator::clamp_min || op == PairOperator::clamp_max;
+  return false CLAMPGRAD_ONE_BOUND_CLAMPS(CLAMPGRAD_OR_IS);
 }
+#undef CLAMPGRAD_OR_IS
 
 // Raises ValueError for an unknown name.
 PairOperator parse_pair_operator(std::string_view name);
