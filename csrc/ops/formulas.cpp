@@ -61,7 +61,8 @@ bool compiler_keeps_result() {
 template <typename Source, typename Op>
 Tensor choose_result_or_input(const Source& source, const Op& op) {
   return compiler_keeps_result() && kResultIsEnough[source.convention.gradient] &&
-          source.differentiated == kXBit && !at::isReducedFloatingType(source.args[0].scalar_type())
+          source.differentiated_mask == kXBit &&
+          !at::isReducedFloatingType(source.args[0].scalar_type())
       ? call_below_autograd(op)
       : source.args[0];
 }
@@ -151,9 +152,9 @@ Shares<2> make_pair_shares(
     const Tensor& other_,
     PairOperator op,
     Convention c,
-    int64_t differentiated) {
+    int64_t differentiated_mask) {
   const auto self = make_comparand_in_dtype(self_), other = make_comparand_in_dtype(other_);
-  const auto rule = pair_rule_of(op, c.gradient, static_cast<int>(differentiated));
+  const auto rule = pair_rule_of(op, c.gradient, static_cast<int>(differentiated_mask));
   const auto at = composed::pair_masks(self, other, rule, selects_larger(op), skips_nan(op));
   return dispatch_rule<2>(
       c, [&](auto dispatched) { return make_share_function<decltype(dispatched)>(at); }, op);
@@ -163,7 +164,7 @@ Shares<2> make_shares(const PairArgs& source) {
   const auto &self = source.args[0], &other = source.args[1];
   const auto x =
       choose_result_or_input(source, [&] { return aten_extremum(source.op, self, other); });
-  return make_pair_shares(x, other, source.op, source.convention, source.differentiated);
+  return make_pair_shares(x, other, source.op, source.convention, source.differentiated_mask);
 }
 
 // ---- Three arguments ----------------------------------------------------------------------------
@@ -172,14 +173,14 @@ Shares<3> make_shares(const TensorClampArgs& source) {
   const auto &min = source.args[1], &max = source.args[2];
   const auto self =
       choose_result_or_input(source, [&] { return at::clamp(source.args[0], min, max); });
-  const auto differentiated = static_cast<int>(source.differentiated);
+  const auto differentiated_mask = static_cast<int>(source.differentiated_mask);
   if (!min.defined() || !max.defined()) {
     const bool is_min = min.defined();
-    // Bits of the two arguments that are there.
-    const auto bits = (differentiated & kXBit) |
-        (is_min ? differentiated & kLoBit : (differentiated & kHiBit) >> 1);
+    // Has the bits of the two arguments that are there.
+    const auto pair_mask = (differentiated_mask & kXBit) |
+        (is_min ? differentiated_mask & kLoBit : (differentiated_mask & kHiBit) >> 1);
     const auto op = is_min ? PairOperator::clamp_min : PairOperator::clamp_max;
-    const auto pair = make_pair_shares(self, is_min ? min : max, op, source.convention, bits);
+    const auto pair = make_pair_shares(self, is_min ? min : max, op, source.convention, pair_mask);
     return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
       const auto [of_self, of_bound] = pair(grad);
       return is_min ? std::array<TensorValue, 3>{of_self, of_bound, {}}
@@ -194,9 +195,9 @@ Shares<3> make_shares(const TensorClampArgs& source) {
   }));
   return dispatch_rule<3>(source.convention, [&](auto rule) {
     using Rule = decltype(rule);
-    auto at = composed::triple_masks<Rule::kBitFormat>(x, lo, hi, y, differentiated);
+    auto at = composed::triple_masks<Rule::kBitFormat>(x, lo, hi, y, differentiated_mask);
     if constexpr (Rule::kRule == RuleName::min_norm) {
-      if (differentiated == kXBit) { // between constants, the same in few operators
+      if (differentiated_mask == kXBit) { // between constants, the same in few operators
         at.x = lt(lo, x) & lt(x, hi);
       }
     }

@@ -25,14 +25,14 @@ struct PairArgs {
   std::array<at::Tensor, 2> args;
   PairOperator op;
   Convention convention;
-  int64_t differentiated;
+  int64_t differentiated_mask;
 };
 
 // clamp between Tensors; an undefined bound is absent.
 struct TensorClampArgs {
   std::array<at::Tensor, 3> args;
   Convention convention;
-  int64_t differentiated;
+  int64_t differentiated_mask;
 };
 
 // What the arguments get, in the shape of the result: autograd sums it for one that was broadcast.
