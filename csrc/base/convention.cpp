@@ -31,9 +31,15 @@ std::optional<Gradient> find_gradient(std::string_view name) {
   return found != end ? std::optional(found->gradient) : std::nullopt;
 }
 
+void raise_unknown_gradient(std::string_view name) {
+  TORCH_CHECK_VALUE(false, "unknown gradient '", name, "'; expected one of ", list_names());
+}
+
 Convention parse_convention(std::string_view name, bool maximize) {
   const auto known = find_gradient(name);
-  TORCH_CHECK_VALUE(known, "unknown gradient '", name, "'; expected one of ", list_names());
+  if (!known) {
+    raise_unknown_gradient(name);
+  }
   return check_convention(*known, maximize, name);
 }
 

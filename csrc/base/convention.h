@@ -48,7 +48,10 @@ struct Convention {
 
 CLAMPGRAD_FOR_PYTHON std::optional<Gradient> find_gradient(std::string_view name);
 
-// Raises ValueError: for an unknown name, with the known ones; for maximize with an exact one.
+// Raises ValueError, with the known names.
+[[noreturn]] CLAMPGRAD_FOR_PYTHON void raise_unknown_gradient(std::string_view name);
+
+// Raises ValueError for an unknown name, and for maximize with an exact one.
 CLAMPGRAD_FOR_PYTHON Convention parse_convention(std::string_view gradient, bool maximize);
 
 // Checks an enumerator, which may be any integer. Errors call it `name`.
