@@ -143,9 +143,12 @@ void run_rows(const Call& call, at::TensorIteratorBase& iter) {
 } // namespace
 
 void compute_values(const NumberValues& call, const at::Tensor& x, const at::Tensor& y) {
-  auto* out = y.mutable_data_ptr(); // first: in place, this copies a copy-on-write x
   const auto n = x.numel();
-  const Buffers<NumberValues> memory = {{x.const_data_ptr()}, {word_count(n)}, {out}, nullptr, n};
+  Buffers<NumberValues> memory = {};
+  memory.out[0] = y.mutable_data_ptr(); // first: in place, this copies a copy-on-write x
+  memory.in[0] = x.const_data_ptr();
+  memory.period_words[0] = word_count(n);
+  memory.n = n;
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "clampgrad", [&] {
     static const auto loop = cpu::select_loop<scalar_t, NumberValues>();
     const auto s = cast_buffers<Lane<scalar_t>>(memory);
