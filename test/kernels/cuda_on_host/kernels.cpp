@@ -27,8 +27,9 @@ void run(const Tensors& in, const Tensors& out, const Tensor& bits, const Call& 
   const auto some =
       std::find_if(out.begin(), out.end(), [](const auto& t) { return t.has_value(); });
   const auto dim_order = dim_order_of(**some);
-  const int64_t n = (*some)->numel();
-  Buffers<Call> memory = {{}, {}, {}, static_cast<uint64_t*>(bits.data_ptr()), n};
+  Buffers<Call> memory = {};
+  memory.bits = static_cast<uint64_t*>(bits.data_ptr());
+  memory.n = (*some)->numel();
   std::transform(out.begin(), out.end(), memory.out, data);
   std::array<StridedInput, Call::kIn> from;
   cuda::Layouts<Call> layouts;
