@@ -2,7 +2,6 @@
 
 #include "Kernels.h"
 #include "kernels/cpu/select_loop.h"
-#include "kernels/cpu/threads.h"
 #include "kernels/dim_order.h"
 #include "kernels/rules/conventions.h"
 
@@ -46,12 +45,7 @@ void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers
     memory.in[k] = from[k].tensor.const_data_ptr();
     memory.period_words[k] = word_count(from[k].period_elements);
   }
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
-    static const auto loop = cpu::select_loop<scalar_t, Call>();
-    const auto s = cast_buffers<Lane<scalar_t>>(memory);
-    cpu::parallel_for_words(
-        word_count(s.n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
-  });
+  cpu::run_loop(call, dtype, memory);
 }
 
 } // namespace
