@@ -68,10 +68,10 @@ Tensor choose_result_or_input(const Source& source, const Op& op) {
 }
 
 template <typename Rule, typename Masks>
-Shares<Rule::kArguments> make_share_function(const Masks& at) {
+Shares<Rule::kArguments> make_share_function(const Masks& masks) {
   return [=](const Tensor& grad) {
     std::array<TensorValue, Rule::kArguments> out;
-    composed::compute_shares<Rule, E>(TensorValue(grad), at, out);
+    composed::compute_shares<Rule, E>(TensorValue(grad), masks, out);
     return out;
   };
 }
@@ -105,12 +105,12 @@ auto masks_of_result(
         has_lo ? outside & (y == bounds.lo) : TensorMask(),
         has_hi ? outside & (y == bounds.hi) : TensorMask()};
   } else {
-    auto at = composed::number_masks<format, has_lo, has_hi>(y, E::comparable(y), bounds, y);
+    auto masks = composed::number_masks<format, has_lo, has_hi>(y, E::comparable(y), bounds, y);
     constexpr NumberTies ties = kNumberTies[format];
     if constexpr (ties.at_bound != Share::none || ties.at_both_bounds != Share::none) {
-      at.pass = same & at.pass;
+      masks.pass = same & masks.pass;
     }
-    return at;
+    return masks;
   }
 }
 
@@ -155,9 +155,9 @@ Shares<2> make_pair_shares(
     int64_t differentiated_mask) {
   const auto self = make_comparand_in_dtype(self_), other = make_comparand_in_dtype(other_);
   const auto rule = pair_rule_of(op, c.gradient, static_cast<int>(differentiated_mask));
-  const auto at = composed::pair_masks(self, other, rule, selects_larger(op), skips_nan(op));
+  const auto masks = composed::pair_masks(self, other, rule, selects_larger(op), skips_nan(op));
   return dispatch_rule<2>(
-      c, [&](auto dispatched) { return make_share_function<decltype(dispatched)>(at); }, op);
+      c, [&](auto dispatched) { return make_share_function<decltype(dispatched)>(masks); }, op);
 }
 
 Shares<2> make_shares(const PairArgs& source) {
@@ -195,13 +195,13 @@ Shares<3> make_shares(const TensorClampArgs& source) {
   }));
   return dispatch_rule<3>(source.convention, [&](auto rule) {
     using Rule = decltype(rule);
-    auto at = composed::triple_masks<Rule::kBitFormat>(x, lo, hi, y, differentiated_mask);
+    auto masks = composed::triple_masks<Rule::kBitFormat>(x, lo, hi, y, differentiated_mask);
     if constexpr (Rule::kRule == RuleName::min_norm) {
       if (differentiated_mask == kXBit) { // between constants, the same in few operators
-        at.x = lt(lo, x) & lt(x, hi);
+        masks.x = lt(lo, x) & lt(x, hi);
       }
     }
-    return make_share_function<Rule>(at);
+    return make_share_function<Rule>(masks);
   });
 }
 
@@ -249,8 +249,8 @@ Tensor tangent(const Source& source, std::array<Tensor, n> tangents) {
   Tensor result;
   for (size_t i = 0; i < n; ++i) {
     if (any ? carries_tangent(tangents[i]) : tangents[i].defined()) {
-      const auto tangent = check_linear(cast(tangents[i], dtype), source.convention.gradient);
-      const auto share = compute_tangent_shares(tangent)[i].get(tangent);
+      const auto t = check_linear(cast(tangents[i], dtype), source.convention.gradient);
+      const auto share = compute_tangent_shares(t)[i].get(t);
       result = result.defined() ? result + share : share;
     }
   }
@@ -269,9 +269,9 @@ CLAMPGRAD_FORMULAS(2, PairArgs)
 CLAMPGRAD_FORMULAS(3, TensorClampArgs)
 #undef CLAMPGRAD_FORMULAS
 
-Tensor check_linear(const Tensor& tangent, Gradient gradient) {
+Tensor check_linear(const Tensor& t, Gradient gradient) {
   TORCH_CHECK_NOT_IMPLEMENTED(is_linear(gradient), messages::kNotLinear);
-  return tangent;
+  return t;
 }
 
 namespace native {

@@ -50,8 +50,8 @@ at::Tensor clamp_backward(const at::Tensor& grad, const SavedForBackward<1>& sou
 template <typename Source, size_t n>
 at::Tensor tangent(const Source& source, std::array<at::Tensor, n> tangents);
 
-// The tangent; raises NotImplementedError for a pseudo-gradient that is not linear.
-at::Tensor check_linear(const at::Tensor& tangent, Gradient gradient);
+// Returns the tangent t. Raises NotImplementedError for a pseudo-gradient that is not linear.
+at::Tensor check_linear(const at::Tensor& t, Gradient gradient);
 
 // Note [What is being differentiated]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
