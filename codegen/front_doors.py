@@ -65,7 +65,7 @@ def is_mixed(f: NativeFunction) -> bool:
 def call_door(f: NativeFunction, name: str, convention: str, arguments: str) -> str:
     """The front door called `name`, which is one for maximum and its kind."""
     if is_extremum(f):
-        return f"front_door::extremum(Extremum::{name}, {arguments}, {convention})"
+        return f"front_door::extremum(PairOperator::{name}, {arguments}, {convention})"
     return f"front_door::{name}({arguments}, {convention})"
 
 
@@ -101,7 +101,7 @@ def operator_kernel(f: NativeFunction) -> str:
     if f.func.kind() is SchemaKind.out:
         door = f"{name}(out, {operands_text})"
         if is_extremum(f):
-            door = f"extremum_out(Extremum::{name.removesuffix('_out')}, out, {operands_text})"
+            door = f"extremum_out(PairOperator::{name.removesuffix('_out')}, out, {operands_text})"
         lines += [f"return front_door::{door};"]
     else:
         lines = [f"return {call_door(f, name, convention, operands_text)};"]

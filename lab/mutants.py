@@ -215,8 +215,8 @@ def places_of_cpp(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 FORMULAS = {
-    r"Extremum::maximum": r"Extremum::minimum",
-    r"Extremum::minimum": r"Extremum::maximum",
+    r"PairOperator::maximum": r"PairOperator::minimum",
+    r"PairOperator::minimum": r"PairOperator::maximum",
     r"Gradient::min_norm": r"Gradient::half",
     r"\bmaximize\b": r"!maximize",
     r"std::array\{(\w+), (\w+)(.*?)\}": r"std::array{\2, \1\3}",

@@ -31,9 +31,15 @@ std::optional<Gradient> find_gradient(std::string_view name) {
   return found != end ? std::optional(found->gradient) : std::nullopt;
 }
 
+void raise_unknown_gradient(std::string_view name) {
+  TORCH_CHECK_VALUE(false, "unknown gradient '", name, "'; expected one of ", list_names());
+}
+
 Convention parse_convention(std::string_view name, bool maximize) {
   const auto known = find_gradient(name);
-  TORCH_CHECK_VALUE(known, "unknown gradient '", name, "'; expected one of ", list_names());
+  if (!known) {
+    raise_unknown_gradient(name);
+  }
   return check_convention(*known, maximize, name);
 }
 
@@ -47,11 +53,15 @@ Convention check_convention(Gradient gradient, bool maximize, std::string_view n
   return {gradient, maximize};
 }
 
-Extremum parse_extremum(std::string_view name) {
-  const auto* const found = std::find(std::begin(kExtremumNames), std::end(kExtremumNames), name);
+PairOperator parse_pair_operator(std::string_view name) {
+  const auto* const found =
+      std::find(std::begin(kPairOperatorNames), std::end(kPairOperatorNames), name);
   TORCH_CHECK_VALUE(
-      found != std::end(kExtremumNames), "clampgrad: unknown operator of two Tensors '", name, "'");
-  return static_cast<Extremum>(found - std::begin(kExtremumNames));
+      found != std::end(kPairOperatorNames),
+      "clampgrad: unknown operator of two Tensors '",
+      name,
+      "'");
+  return static_cast<PairOperator>(found - std::begin(kPairOperatorNames));
 }
 
 Gradient parse_exact_gradient(std::string_view gradient, std::string_view op) {

@@ -48,14 +48,17 @@ struct Convention {
 
 CLAMPGRAD_FOR_PYTHON std::optional<Gradient> find_gradient(std::string_view name);
 
-// Raises ValueError: for an unknown name, with the known ones; for maximize with an exact one.
+// Raises ValueError, with the known names.
+[[noreturn]] CLAMPGRAD_FOR_PYTHON void raise_unknown_gradient(std::string_view name);
+
+// Raises ValueError for an unknown name, and for maximize with an exact one.
 CLAMPGRAD_FOR_PYTHON Convention parse_convention(std::string_view gradient, bool maximize);
 
 // Checks an enumerator, which may be any integer. Errors call it `name`.
 CLAMPGRAD_FOR_PYTHON Convention
 check_convention(Gradient gradient, bool maximize, std::string_view name = {});
 
-// The operators of two Tensors, of which a clamp by one Tensor is one. Macros, because a name is an
+// The operators of two Tensors: extrema, and clamps by one Tensor. Macros, because a name is an
 // enumerator, a string and a part of other names.
 #define CLAMPGRAD_EXTREMA(_) _(maximum) _(minimum) _(fmax) _(fmin)
 #define CLAMPGRAD_ONE_BOUND_CLAMPS(_) _(clamp_min) _(clamp_max)
@@ -63,32 +66,34 @@ check_convention(Gradient gradient, bool maximize, std::string_view name = {});
 // The loops call the functions of this enum, which are therefore inlined everywhere: Note [One
 // translation unit per instruction set].
 #define CLAMPGRAD_ENUMERATOR(name) name,
-enum class Extremum {
+enum class PairOperator {
   CLAMPGRAD_EXTREMA(CLAMPGRAD_ENUMERATOR) CLAMPGRAD_ONE_BOUND_CLAMPS(CLAMPGRAD_ENUMERATOR)
 };
 #undef CLAMPGRAD_ENUMERATOR
 
-// Indexed by Extremum.
+// Indexed by PairOperator.
 #define CLAMPGRAD_STRING(name) #name,
-constexpr std::string_view kExtremumNames[] = {CLAMPGRAD_EXTREMA(CLAMPGRAD_STRING)
-                                                   CLAMPGRAD_ONE_BOUND_CLAMPS(CLAMPGRAD_STRING)};
+constexpr std::string_view kPairOperatorNames[] = {
+    CLAMPGRAD_EXTREMA(CLAMPGRAD_STRING) CLAMPGRAD_ONE_BOUND_CLAMPS(CLAMPGRAD_STRING)};
 #undef CLAMPGRAD_STRING
 
-constexpr std::string_view name_of(Extremum op) {
-  return kExtremumNames[static_cast<size_t>(op)];
+constexpr std::string_view name_of(PairOperator op) {
+  return kPairOperatorNames[static_cast<size_t>(op)];
 }
-CLAMPGRAD_HOST_DEVICE constexpr bool selects_larger(Extremum op) {
-  return op == Extremum::maximum || op == Extremum::fmax || op == Extremum::clamp_min;
+CLAMPGRAD_HOST_DEVICE constexpr bool selects_larger(PairOperator op) {
+  return op == PairOperator::maximum || op == PairOperator::fmax || op == PairOperator::clamp_min;
 }
-CLAMPGRAD_HOST_DEVICE constexpr bool skips_nan(Extremum op) {
-  return op == Extremum::fmax || op == Extremum::fmin;
+CLAMPGRAD_HOST_DEVICE constexpr bool skips_nan(PairOperator op) {
+  return op == PairOperator::fmax || op == PairOperator::fmin;
 }
-CLAMPGRAD_HOST_DEVICE constexpr bool is_clamp(Extremum op) {
-  return op == Extremum::clamp_min || op == Extremum::clamp_max;
+#define CLAMPGRAD_OR_IS(name) || op == PairOperator::name
+CLAMPGRAD_HOST_DEVICE constexpr bool is_clamp(PairOperator op) {
+  return false CLAMPGRAD_ONE_BOUND_CLAMPS(CLAMPGRAD_OR_IS);
 }
+#undef CLAMPGRAD_OR_IS
 
 // Raises ValueError for an unknown name.
-Extremum parse_extremum(std::string_view name);
+PairOperator parse_pair_operator(std::string_view name);
 
 // Raise ValueError for a pseudo-gradient too: `op` has no interval to be outside of.
 Gradient parse_exact_gradient(std::string_view gradient, std::string_view op);

@@ -28,7 +28,7 @@ struct NumberValues {
 template <size_t n>
 struct TensorValues {
   static constexpr int kIn = n, kOut = 1;
-  Extremum op; // of two
+  PairOperator op; // of two
   bool tie_takes_last; // of +0 and -0, the argument that comes last
 };
 
@@ -42,7 +42,7 @@ struct TensorForward {
   static constexpr int kIn = n, kOut = 1;
   Gradient gradient;
   int differentiated_mask; // a bit per argument
-  Extremum op = {}; // of two
+  PairOperator op = {}; // of two
 };
 
 // Of x between numbers, or of two or three Tensors.
@@ -50,7 +50,7 @@ template <size_t n>
 struct Backward {
   static constexpr int kIn = 1, kOut = n;
   Convention convention;
-  Extremum op = {}; // of two
+  PairOperator op = {}; // of two
 };
 
 // Whether CUDA's kernels read inputs where they lie; if not, they are flat.

@@ -2,7 +2,6 @@
 
 #include "Kernels.h"
 #include "kernels/cpu/select_loop.h"
-#include "kernels/cpu/threads.h"
 #include "kernels/dim_order.h"
 #include "kernels/rules/conventions.h"
 
@@ -46,12 +45,7 @@ void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers
     memory.in[k] = from[k].tensor.const_data_ptr();
     memory.period_words[k] = word_count(from[k].period_elements);
   }
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
-    static const auto loop = cpu::select_loop<scalar_t, Call>();
-    const auto s = cast_buffers<Lane<scalar_t>>(memory);
-    cpu::parallel_for_words(
-        word_count(s.n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
-  });
+  cpu::run_loop(call, dtype, memory);
 }
 
 } // namespace
@@ -60,7 +54,9 @@ void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers
 
 NumberValues number_values(
     const Tensor& self, const OptionalScalar& min, const OptionalScalar& max) {
-  NumberValues call = {0, 0, min.has_value(), max.has_value()};
+  NumberValues call = {};
+  call.has_lo = min.has_value();
+  call.has_hi = max.has_value();
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "clamp", [&] {
     const auto in_lane = [&](const OptionalScalar& bound) {
       const auto number = bound ? round_to_dtype(bound, self)->to<scalar_t>() : scalar_t();
@@ -77,11 +73,12 @@ Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
   const auto n = y.numel();
   const c10::SymInt bytes = bit_buffer_bytes(bits_per_element(call.gradient, Call::kIn), n);
   auto bits = empty_in_dim_order(bytes, {}, y.options().dtype(at::kByte));
+  Buffers<Call> memory = {};
   // Get the pointer before run() reads the inputs: this call copies a copy-on-write y, and in place
   // y is an input.
-  auto* out = y.mutable_data_ptr();
-  auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
-  Buffers<Call> memory = {{}, {}, {out}, to, n};
+  memory.out[0] = y.mutable_data_ptr();
+  memory.bits = static_cast<uint64_t*>(bits.mutable_data_ptr());
+  memory.n = n;
   run(call, in, dim_order_of(y), memory);
   return bits;
 }
@@ -119,8 +116,9 @@ std::array<Tensor, n> fused_backward(
     const std::array<bool, n>& grad_input_mask) {
   const auto bits =
       check_saved_bits(saved.bits, grad, bits_per_element(saved.call.convention.gradient, n));
-  const auto* from = static_cast<const uint64_t*>(bits->const_data_ptr());
-  Buffers<Backward<n>> memory = {{}, {}, {}, from, grad.numel()};
+  Buffers<Backward<n>> memory = {};
+  memory.bits = static_cast<const uint64_t*>(bits->const_data_ptr());
+  memory.n = grad.numel();
   std::array<Tensor, n> to;
   for (size_t i = 0; i < n; ++i) {
     if (grad_input_mask[i]) {

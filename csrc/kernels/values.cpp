@@ -1,7 +1,6 @@
 #include "kernels/values.h"
 
 #include "kernels/cpu/select_loop.h"
-#include "kernels/cpu/threads.h"
 
 #include <ATen/Dispatch.h>
 
@@ -28,9 +27,10 @@ template <typename T, typename Call>
 class Row {
   using L = Lane<T>;
   static constexpr int64_t kSize = sizeof(L);
-  static constexpr int kOperands = Call::kIn + 1;
 
  public:
+  static constexpr int kOperands = Call::kIn + 1;
+
   Row(char* const* data, const int64_t* strides, int64_t n) : strides_(strides), n_(n) {
     std::copy_n(data, kOperands, data_);
     for (int k = 1; k < kOperands; ++k) {
@@ -44,10 +44,10 @@ class Row {
   int64_t by_vectors() const {
     int numbers = 0;
     for (int k = 0; k < kOperands; ++k) {
-      numbers += k > 0 && is_number(k);
-      if (!is_contiguous(k) && !(k > 0 && is_number(k))) {
+      if (is_copied(k)) {
         return 0;
       }
+      numbers += k > 0 && is_number(k);
     }
     return numbers <= 1 ? n_ / kByVectors * kByVectors : 0;
   }
@@ -55,7 +55,7 @@ class Row {
   void run(Loop<T, Call> loop, const Call& call, int64_t begin, int64_t end) {
     bool copied = false;
     for (int k = 0; k < kOperands; ++k) {
-      copied |= !is_contiguous(k) && !(k > 0 && is_number(k));
+      copied |= is_copied(k);
     }
     const auto step = copied ? kBlock : end - begin;
     for (; begin < end; begin += step) {
@@ -70,6 +70,10 @@ class Row {
   bool is_number(int k) const {
     return strides_[k] == 0;
   }
+  // Whether an operand is copied for each block. A number is, once for all blocks.
+  bool is_copied(int k) const {
+    return !is_contiguous(k) && !(k > 0 && is_number(k));
+  }
   L& at(int k, int64_t i) const {
     return *reinterpret_cast<L*>(data_[k] + i * strides_[k]);
   }
@@ -81,7 +85,7 @@ class Row {
     for (int k = 1; k < kOperands; ++k) {
       s.period_words[k - 1] = is_number(k) ? std::min(words, kBlock / kElementsPerWord) : words;
       s.in[k - 1] = is_contiguous(k) ? &at(k, begin) : copies_[k];
-      if (!is_contiguous(k) && !is_number(k)) {
+      if (is_copied(k)) {
         for (int64_t i = 0; i < n; ++i) {
           copies_[k][i] = at(k, begin + i);
         }
@@ -127,7 +131,7 @@ template <typename T, typename Call>
 void run_rows(const Call& call, at::TensorIteratorBase& iter) {
   static const auto loop = cpu::select_loop<T, Call>();
   iter.for_each([&](char** data, const int64_t* strides, int64_t n, int64_t rows) {
-    constexpr int kOperands = Call::kIn + 1;
+    constexpr int kOperands = Row<T, Call>::kOperands;
     char* here[kOperands];
     std::copy_n(data, kOperands, here);
     for (int64_t r = 0; r < rows; ++r) {
@@ -143,15 +147,13 @@ void run_rows(const Call& call, at::TensorIteratorBase& iter) {
 } // namespace
 
 void compute_values(const NumberValues& call, const at::Tensor& x, const at::Tensor& y) {
-  auto* out = y.mutable_data_ptr(); // first: in place, this copies a copy-on-write x
   const auto n = x.numel();
-  const Buffers<NumberValues> memory = {{x.const_data_ptr()}, {word_count(n)}, {out}, nullptr, n};
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "clampgrad", [&] {
-    static const auto loop = cpu::select_loop<scalar_t, NumberValues>();
-    const auto s = cast_buffers<Lane<scalar_t>>(memory);
-    cpu::parallel_for_words(
-        word_count(n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
-  });
+  Buffers<NumberValues> memory = {};
+  memory.out[0] = y.mutable_data_ptr(); // first: in place, this copies a copy-on-write x
+  memory.in[0] = x.const_data_ptr();
+  memory.period_words[0] = word_count(n);
+  memory.n = n;
+  cpu::run_loop(call, x.scalar_type(), memory);
 }
 
 template <typename Call>

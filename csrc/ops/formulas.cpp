@@ -61,16 +61,17 @@ bool compiler_keeps_result() {
 template <typename Source, typename Op>
 Tensor choose_result_or_input(const Source& source, const Op& op) {
   return compiler_keeps_result() && kResultIsEnough[source.convention.gradient] &&
-          source.differentiated == kXBit && !at::isReducedFloatingType(source.args[0].scalar_type())
+          source.differentiated_mask == kXBit &&
+          !at::isReducedFloatingType(source.args[0].scalar_type())
       ? call_below_autograd(op)
       : source.args[0];
 }
 
 template <typename Rule, typename Masks>
-Shares<Rule::kArguments> make_share_function(const Masks& at) {
+Shares<Rule::kArguments> make_share_function(const Masks& masks) {
   return [=](const Tensor& grad) {
     std::array<TensorValue, Rule::kArguments> out;
-    composed::compute_shares<Rule, E>(TensorValue(grad), at, out);
+    composed::compute_shares<Rule, E>(TensorValue(grad), masks, out);
     return out;
   };
 }
@@ -104,12 +105,12 @@ auto masks_of_result(
         has_lo ? outside & (y == bounds.lo) : TensorMask(),
         has_hi ? outside & (y == bounds.hi) : TensorMask()};
   } else {
-    auto at = composed::number_masks<format, has_lo, has_hi>(y, E::comparable(y), bounds, y);
+    auto masks = composed::number_masks<format, has_lo, has_hi>(y, E::comparable(y), bounds, y);
     constexpr NumberTies ties = kNumberTies[format];
     if constexpr (ties.at_bound != Share::none || ties.at_both_bounds != Share::none) {
-      at.pass = same & at.pass;
+      masks.pass = same & masks.pass;
     }
-    return at;
+    return masks;
   }
 }
 
@@ -147,19 +148,23 @@ Shares<1> make_shares(const ScalarClampArgs& source) {
 // ---- Two arguments ------------------------------------------------------------------------------
 
 Shares<2> make_pair_shares(
-    const Tensor& self_, const Tensor& other_, Extremum op, Convention c, int64_t differentiated) {
+    const Tensor& self_,
+    const Tensor& other_,
+    PairOperator op,
+    Convention c,
+    int64_t differentiated_mask) {
   const auto self = make_comparand_in_dtype(self_), other = make_comparand_in_dtype(other_);
-  const auto rule = pair_rule_of(op, c.gradient, static_cast<int>(differentiated));
-  const auto at = composed::pair_masks(self, other, rule, selects_larger(op), skips_nan(op));
+  const auto rule = pair_rule_of(op, c.gradient, static_cast<int>(differentiated_mask));
+  const auto masks = composed::pair_masks(self, other, rule, selects_larger(op), skips_nan(op));
   return dispatch_rule<2>(
-      c, [&](auto dispatched) { return make_share_function<decltype(dispatched)>(at); }, op);
+      c, [&](auto dispatched) { return make_share_function<decltype(dispatched)>(masks); }, op);
 }
 
-Shares<2> make_shares(const ExtremumArgs& source) {
+Shares<2> make_shares(const PairArgs& source) {
   const auto &self = source.args[0], &other = source.args[1];
   const auto x =
       choose_result_or_input(source, [&] { return aten_extremum(source.op, self, other); });
-  return make_pair_shares(x, other, source.op, source.convention, source.differentiated);
+  return make_pair_shares(x, other, source.op, source.convention, source.differentiated_mask);
 }
 
 // ---- Three arguments ----------------------------------------------------------------------------
@@ -168,14 +173,14 @@ Shares<3> make_shares(const TensorClampArgs& source) {
   const auto &min = source.args[1], &max = source.args[2];
   const auto self =
       choose_result_or_input(source, [&] { return at::clamp(source.args[0], min, max); });
-  const auto differentiated = static_cast<int>(source.differentiated);
+  const auto differentiated_mask = static_cast<int>(source.differentiated_mask);
   if (!min.defined() || !max.defined()) {
     const bool is_min = min.defined();
-    // Bits of the two arguments that are there.
-    const auto bits = (differentiated & kXBit) |
-        (is_min ? differentiated & kLoBit : (differentiated & kHiBit) >> 1);
-    const auto op = is_min ? Extremum::clamp_min : Extremum::clamp_max;
-    const auto pair = make_pair_shares(self, is_min ? min : max, op, source.convention, bits);
+    // Has the bits of the two arguments that are there.
+    const auto pair_mask = (differentiated_mask & kXBit) |
+        (is_min ? differentiated_mask & kLoBit : (differentiated_mask & kHiBit) >> 1);
+    const auto op = is_min ? PairOperator::clamp_min : PairOperator::clamp_max;
+    const auto pair = make_pair_shares(self, is_min ? min : max, op, source.convention, pair_mask);
     return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
       const auto [of_self, of_bound] = pair(grad);
       return is_min ? std::array<TensorValue, 3>{of_self, of_bound, {}}
@@ -190,13 +195,13 @@ Shares<3> make_shares(const TensorClampArgs& source) {
   }));
   return dispatch_rule<3>(source.convention, [&](auto rule) {
     using Rule = decltype(rule);
-    auto at = composed::triple_masks<Rule::kBitFormat>(x, lo, hi, y, differentiated);
+    auto masks = composed::triple_masks<Rule::kBitFormat>(x, lo, hi, y, differentiated_mask);
     if constexpr (Rule::kRule == RuleName::min_norm) {
-      if (differentiated == kXBit) { // between constants, the same in few operators
-        at.x = lt(lo, x) & lt(x, hi);
+      if (differentiated_mask == kXBit) { // between constants, the same in few operators
+        masks.x = lt(lo, x) & lt(x, hi);
       }
     }
-    return make_share_function<Rule>(at);
+    return make_share_function<Rule>(masks);
   });
 }
 
@@ -244,8 +249,8 @@ Tensor tangent(const Source& source, std::array<Tensor, n> tangents) {
   Tensor result;
   for (size_t i = 0; i < n; ++i) {
     if (any ? carries_tangent(tangents[i]) : tangents[i].defined()) {
-      const auto tangent = check_linear(cast(tangents[i], dtype), source.convention.gradient);
-      const auto share = compute_tangent_shares(tangent)[i].get(tangent);
+      const auto t = check_linear(cast(tangents[i], dtype), source.convention.gradient);
+      const auto share = compute_tangent_shares(t)[i].get(t);
       result = result.defined() ? result + share : share;
     }
   }
@@ -260,13 +265,13 @@ Tensor tangent(const Source& source, std::array<Tensor, n> tangents) {
   template std::array<Tensor, n> gradients(                      \
       const SavedForBackward<n>&, const Tensor&, const std::array<bool, n>&);
 CLAMPGRAD_FORMULAS(1, ScalarClampArgs)
-CLAMPGRAD_FORMULAS(2, ExtremumArgs)
+CLAMPGRAD_FORMULAS(2, PairArgs)
 CLAMPGRAD_FORMULAS(3, TensorClampArgs)
 #undef CLAMPGRAD_FORMULAS
 
-Tensor check_linear(const Tensor& tangent, Gradient gradient) {
+Tensor check_linear(const Tensor& t, Gradient gradient) {
   TORCH_CHECK_NOT_IMPLEMENTED(is_linear(gradient), messages::kNotLinear);
-  return tangent;
+  return t;
 }
 
 namespace native {

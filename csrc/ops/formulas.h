@@ -20,19 +20,19 @@ struct ScalarClampArgs {
   Convention convention;
 };
 
-// An extremum.
-struct ExtremumArgs {
+// An extremum, or clamp by one Tensor.
+struct PairArgs {
   std::array<at::Tensor, 2> args;
-  Extremum op;
+  PairOperator op;
   Convention convention;
-  int64_t differentiated;
+  int64_t differentiated_mask;
 };
 
 // clamp between Tensors; an undefined bound is absent.
 struct TensorClampArgs {
   std::array<at::Tensor, 3> args;
   Convention convention;
-  int64_t differentiated;
+  int64_t differentiated_mask;
 };
 
 // What the arguments get, in the shape of the result: autograd sums it for one that was broadcast.
@@ -50,8 +50,8 @@ at::Tensor clamp_backward(const at::Tensor& grad, const SavedForBackward<1>& sou
 template <typename Source, size_t n>
 at::Tensor tangent(const Source& source, std::array<at::Tensor, n> tangents);
 
-// The tangent; raises NotImplementedError for a pseudo-gradient that is not linear.
-at::Tensor check_linear(const at::Tensor& tangent, Gradient gradient);
+// Returns the tangent t. Raises NotImplementedError for a pseudo-gradient that is not linear.
+at::Tensor check_linear(const at::Tensor& t, Gradient gradient);
 
 // Note [What is being differentiated]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -24,7 +24,7 @@ at::Tensor copy_for_backward(const at::Tensor& t);
 OptionalTensor copy_for_backward(const OptionalTensor& bound);
 
 // Calls ATen's operator. `op` is no clamp.
-at::Tensor aten_extremum(Extremum op, const at::Tensor& self, const at::Tensor& other);
+at::Tensor aten_extremum(PairOperator op, const at::Tensor& self, const at::Tensor& other);
 
 // Raises the error of torch's in-place operators if writing to self would change memory of `other`.
 void check_no_overlap(const at::Tensor& self, const at::Tensor& other);
@@ -60,7 +60,7 @@ at::Tensor& clamp_(
 
 // Extrema, which take exact gradients.
 at::Tensor extremum(
-    Extremum op, const at::Tensor& self, const at::Tensor& other, Gradient gradient);
+    PairOperator op, const at::Tensor& self, const at::Tensor& other, Gradient gradient);
 
 // The bound is a Scalar or a Tensor.
 template <typename Bound>

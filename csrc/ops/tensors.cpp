@@ -16,7 +16,7 @@ namespace clampgrad {
 
 using at::Tensor;
 
-Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
+Tensor aten_extremum(PairOperator op, const Tensor& self, const Tensor& other) {
 #define CLAMPGRAD_ATEN(name) at::name,
   constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {CLAMPGRAD_EXTREMA(CLAMPGRAD_ATEN)};
 #undef CLAMPGRAD_ATEN
@@ -32,7 +32,11 @@ namespace {
 // itself, and then an element is read once it is written. `aten`: for modes, see attach_node().
 template <size_t n, typename Aten>
 Tensor try_fused(
-    std::array<Tensor, n> args, Convention c, bool in_place, const Aten& aten, Extremum op = {}) {
+    std::array<Tensor, n> args,
+    Convention c,
+    bool in_place,
+    const Aten& aten,
+    PairOperator op = {}) {
   for (const auto& t : args) {
     // Of several devices, or of dtypes that do not promote, torch takes some, and raises its error.
     if (!is_fusable(t) || t.device() != args[0].device() ||
@@ -84,10 +88,10 @@ Tensor fused_clamp(
   // Modes see clamp, by which policies of selective checkpointing decide.
   const auto aten = [&] { return at::clamp(self, min, max); };
   if (!is_given(max)) {
-    return try_fused<2>({self, *min}, c, in_place, aten, Extremum::clamp_min);
+    return try_fused<2>({self, *min}, c, in_place, aten, PairOperator::clamp_min);
   }
   if (!is_given(min)) {
-    return try_fused<2>({self, *max}, c, in_place, aten, Extremum::clamp_max);
+    return try_fused<2>({self, *max}, c, in_place, aten, PairOperator::clamp_max);
   }
   return try_fused<3>({self, *min, *max}, c, in_place, aten);
 }
@@ -153,7 +157,7 @@ Tensor& front_door::clamp_(
 }
 
 Tensor front_door::extremum(
-    Extremum op, const Tensor& self, const Tensor& other, Gradient gradient) {
+    PairOperator op, const Tensor& self, const Tensor& other, Gradient gradient) {
   if (!any_may_need_gradient(self, other)) {
     return values::extremum(op, self, other);
   }
@@ -228,7 +232,7 @@ void check_can_hold_result(const Tensor& self, const Tensor& result) {
 
 Tensor native::extremum_composed(
     const Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
-  const auto op = parse_extremum(extremum);
+  const auto op = parse_pair_operator(extremum);
   parse_exact_gradient(gradient, extremum);
   TORCH_CHECK_VALUE(!is_clamp(op), "clampgrad: ", extremum, " is no extremum");
   return aten_extremum(op, self, other);

@@ -125,23 +125,25 @@ Tensor values::compute(
   if (is_given(min) && is_given(max)) {
     return compute_into(TensorValues<3>(), out, {self, *min, *max});
   }
-  return is_given(min) ? compute(out, Extremum::clamp_min, self, *min)
-                       : compute(out, Extremum::clamp_max, self, *max);
+  return is_given(min) ? compute(out, PairOperator::clamp_min, self, *min)
+                       : compute(out, PairOperator::clamp_max, self, *max);
 }
 
-Tensor values::compute(const Tensor& out, Extremum op, const Tensor& self, const Tensor& other) {
+Tensor values::compute(
+    const Tensor& out, PairOperator op, const Tensor& self, const Tensor& other) {
   const bool last = skips_nan(op) && fmax_selects_last(self.scalar_type());
   return compute_into(TensorValues<2>{op, last}, out, {self, other});
 }
 
 // ---- By our kernel or ATen's -------------------------------------------------------------------
 
-Tensor values::extremum(Extremum op, const Tensor& self, const Tensor& other) {
+Tensor values::extremum(PairOperator op, const Tensor& self, const Tensor& other) {
   return are_computable(self, other) ? compute({}, op, self, other)
                                      : aten_extremum(op, self, other);
 }
 
-Tensor& values::extremum_out(Extremum op, Tensor& out, const Tensor& self, const Tensor& other) {
+Tensor& values::extremum_out(
+    PairOperator op, Tensor& out, const Tensor& self, const Tensor& other) {
 #define CLAMPGRAD_ATEN(name) at::name##_out,
   constexpr Tensor& (*kAten[])(
       Tensor&, const Tensor&, const Tensor&) = {CLAMPGRAD_EXTREMA(CLAMPGRAD_ATEN)};

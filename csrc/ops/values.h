@@ -66,7 +66,7 @@ at::Tensor compute(
     const OptionalTensor& min,
     const OptionalTensor& max);
 at::Tensor compute(
-    const at::Tensor& out, Extremum op, const at::Tensor& self, const at::Tensor& other);
+    const at::Tensor& out, PairOperator op, const at::Tensor& self, const at::Tensor& other);
 
 // ---- By our kernel or ATen's -------------------------------------------------------------------
 
@@ -121,8 +121,8 @@ CLAMPGRAD_ONE_BOUND(clamp_min, bound, std::nullopt)
 CLAMPGRAD_ONE_BOUND(clamp_max, std::nullopt, bound)
 #undef CLAMPGRAD_ONE_BOUND
 
-at::Tensor extremum(Extremum op, const at::Tensor& self, const at::Tensor& other);
+at::Tensor extremum(PairOperator op, const at::Tensor& self, const at::Tensor& other);
 at::Tensor& extremum_out(
-    Extremum op, at::Tensor& out, const at::Tensor& self, const at::Tensor& other);
+    PairOperator op, at::Tensor& out, const at::Tensor& self, const at::Tensor& other);
 
 } // namespace clampgrad::values

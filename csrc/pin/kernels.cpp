@@ -110,7 +110,7 @@ struct Kernel<Result(Args...)> {
   }
 };
 
-template <Extremum op>
+template <PairOperator op>
 Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
   return front_door::extremum(op, self, other, c.gradient);
 }
@@ -212,23 +212,24 @@ struct Registration {
 
   Registration() {
     // Macros, because they put the names together.
-#define CLAMPGRAD_CLAMP(name)                       \
-  add_one<aten::name, front_door::name>();          \
-  add_one<aten::name##_, front_door::name##_>();    \
-  add_one<aten::name##_Tensor, front_door::name>(); \
-  add_one<aten::name##__Tensor, front_door::name##_>();
+#define CLAMPGRAD_CLAMP(name)                                 \
+  register_operator<aten::name, front_door::name>();          \
+  register_operator<aten::name##_, front_door::name##_>();    \
+  register_operator<aten::name##_Tensor, front_door::name>(); \
+  register_operator<aten::name##__Tensor, front_door::name##_>();
     CLAMPGRAD_CLAMP(clamp)
     CLAMPGRAD_CLAMP(clamp_min)
     CLAMPGRAD_CLAMP(clamp_max)
 #undef CLAMPGRAD_CLAMP
-#define CLAMPGRAD_EXTREMUM(name) add_one<aten::name, extremum<Extremum::name>, Kind::extremum>();
+#define CLAMPGRAD_EXTREMUM(name) \
+  register_operator<aten::name, extremum<PairOperator::name>, Kind::extremum>();
     CLAMPGRAD_EXTREMA(CLAMPGRAD_EXTREMUM)
 #undef CLAMPGRAD_EXTREMUM
 
-#define CLAMPGRAD_FOREACH(kind, name)                     \
-  add_each<aten::_foreach_##name##_Scalar, Kind::kind>(); \
-  add_each<aten::_foreach_##name##_List, Kind::kind>();   \
-  add_each<aten::_foreach_##name##_ScalarList, Kind::kind>();
+#define CLAMPGRAD_FOREACH(kind, name)                                   \
+  register_list_operator<aten::_foreach_##name##_Scalar, Kind::kind>(); \
+  register_list_operator<aten::_foreach_##name##_List, Kind::kind>();   \
+  register_list_operator<aten::_foreach_##name##_ScalarList, Kind::kind>();
     CLAMPGRAD_FOREACH(clamp, clamp_min)
     CLAMPGRAD_FOREACH(clamp, clamp_min_)
     CLAMPGRAD_FOREACH(clamp, clamp_max)
@@ -239,24 +240,24 @@ struct Registration {
     CLAMPGRAD_FOREACH(extremum, minimum_)
 #undef CLAMPGRAD_FOREACH
 
-    add_batched<aten::clamp_, OptionalScalar>();
-    add_batched<aten::clamp__Tensor, OptionalTensor>();
+    register_batching_rule<aten::clamp_, OptionalScalar>();
+    register_batching_rule<aten::clamp__Tensor, OptionalTensor>();
   }
 
   template <typename Aten>
-  static c10::OperatorHandle find() {
+  static c10::OperatorHandle find_operator() {
     return c10::Dispatcher::singleton().findSchemaOrThrow(Aten::name, Aten::overload_name);
   }
 
   template <typename Function>
-  void add_at(DispatchKey key, const c10::OperatorHandle& op, Function function) {
+  void register_at_key(DispatchKey key, const c10::OperatorHandle& op, Function function) {
     libraries.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__)
         .impl(c10::toString(op.operator_name()).c_str(), function);
   }
 
   template <typename Aten, typename Function>
-  void add(Function function) {
-    const auto op = find<Aten>();
+  void register_at_autograd_keys(Function function) {
+    const auto op = find_operator<Aten>();
     for (const auto key : c10::getRuntimeDispatchKeySet(DispatchKey::Autograd)) {
       if (key == DispatchKey::AutogradOther) {
         continue; // see torch_kernel_keys
@@ -266,34 +267,36 @@ struct Registration {
       TORCH_CHECK(
           !op.hasKernelForDispatchKey(key),
           messages::format(messages::kOwnAutogradKernel, op.operator_name(), key));
-      add_at(key, op, function);
+      register_at_key(key, op, function);
     }
     names.push_back(c10::toString(op.operator_name()));
   }
 
   template <typename Aten, typename Bound>
-  void add_batched() {
+  void register_batching_rule() {
     constexpr auto key = DispatchKey::FuncTorchBatched;
-    const auto op = find<Aten>();
+    const auto op = find_operator<Aten>();
     torch_batching_rule<Aten> =
         new c10::SafeKernelFunction(op.getComputedKernelForDispatchKey(key));
-    add_at(key, op, TORCH_FN((batched_clamp_<Aten, Bound>)));
+    register_at_key(key, op, TORCH_FN((batched_clamp_<Aten, Bound>)));
   }
 
   template <
       typename Aten,
       typename Kernel<typename Aten::schema>::FrontDoor front_door,
       Kind kind = Kind::clamp>
-  void add_one() {
+  void register_operator() {
     using Of = Kernel<typename Aten::schema>;
-    add<Aten>(TORCH_FN((Observed<Aten, &Of::template call<Aten, front_door, kind>>::call)));
+    register_at_autograd_keys<Aten>(
+        TORCH_FN((Observed<Aten, &Of::template call<Aten, front_door, kind>>::call)));
     counts.emplace_back(names.back(), &pinned_calls<Aten>);
   }
 
   template <typename Aten, Kind kind>
-  void add_each() {
+  void register_list_operator() {
     using Of = Kernel<typename Aten::schema>;
-    add<Aten>(TORCH_FN((Observed<Aten, &Of::template call_list<Aten, kind>>::call)));
+    register_at_autograd_keys<Aten>(
+        TORCH_FN((Observed<Aten, &Of::template call_list<Aten, kind>>::call)));
   }
 };
 

@@ -38,6 +38,10 @@ struct ThreadPin : c10::SafePyObject {
       : SafePyObject(nullptr, nullptr), block(std::move(block)), resolver_thread(resolver_thread) {}
   const BlockRef block;
   const std::thread::id resolver_thread; // the thread whose tasks have blocks, or none
+
+  bool needs_resolver() const {
+    return resolver_thread != std::thread::id();
+  }
 };
 
 using Objects = at::impl::ThreadLocalPythonObjects;
@@ -49,14 +53,14 @@ const ThreadPin* get_thread_pin() {
       : nullptr;
 }
 
-// Whether tasks of this thread have blocks. Raises an error for tasks of another thread, which only
+// Like get_thread_pin(), but raises an error if tasks of another thread have blocks, which only
 // that thread can resolve.
-bool uses_resolver(const ThreadPin& pin) {
-  if (pin.resolver_thread == std::thread::id()) {
-    return false;
-  }
-  TORCH_CHECK(pin.resolver_thread == std::this_thread::get_id(), messages::kTaskOfOtherThread);
-  return true;
+const ThreadPin* get_resolvable_pin() {
+  const auto* pin = get_thread_pin();
+  TORCH_CHECK(
+      !pin || !pin->needs_resolver() || pin->resolver_thread == std::this_thread::get_id(),
+      messages::kTaskOfOtherThread);
+  return pin;
 }
 
 // Releases that cannot erase keep an empty one.
@@ -133,11 +137,10 @@ Name name_of(OptionalConvention convention) {
 }
 
 BlockRef get_thread_block() {
-  const auto* pin = get_thread_pin();
+  const auto* pin = get_resolvable_pin();
   if (!pin) {
     return nullptr;
   }
-  uses_resolver(*pin);
   const auto& active = find_open_block(pin->block);
   auto block = active;
   drop_closed_blocks(*pin, active);
@@ -145,10 +148,9 @@ BlockRef get_thread_block() {
 }
 
 BlockRef set_thread_block(BlockRef block) {
-  const auto* pin = get_thread_pin();
+  const auto* pin = get_resolvable_pin();
   auto previous = pin ? pin->block : nullptr;
-  set_thread_pin(
-      std::move(block), pin && uses_resolver(*pin) ? pin->resolver_thread : std::thread::id());
+  set_thread_pin(std::move(block), pin ? pin->resolver_thread : std::thread::id());
   return previous;
 }
 
@@ -174,11 +176,11 @@ OptionalConvention current_pin() {
   if (block_count.load(std::memory_order_relaxed) == 0) {
     return get_process_pin();
   }
-  const auto* pin = get_thread_pin();
+  const auto* pin = get_resolvable_pin();
   if (!pin) {
     return get_process_pin();
   }
-  if (uses_resolver(*pin)) {
+  if (pin->needs_resolver()) {
     const auto task_block = block_resolver.load()();
     return task_block ? task_block->convention : get_process_pin();
   }

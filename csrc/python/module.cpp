@@ -84,7 +84,7 @@ std::string_view read_name(PyObject* gradient) {
 
 // Raises an error with Python's message, which suggests a known name, or with C++'s while Python
 // ends.
-void raise_unknown(std::string_view name) {
+[[noreturn]] void raise_unknown(std::string_view name) {
   std::string text;
   try {
     const auto table = py::reinterpret_steal<py::object>(
@@ -95,7 +95,7 @@ void raise_unknown(std::string_view name) {
   } catch (const py::error_already_set&) { // what it needs is gone
   }
   TORCH_CHECK_VALUE(text.empty(), text);
-  parse_convention(name, /*maximize=*/false);
+  raise_unknown_gradient(name);
 }
 
 size_t parameter_of(const Signature& s, PyObject* keyword) {

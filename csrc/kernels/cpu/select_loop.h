@@ -1,8 +1,10 @@
 #pragma once
-// Which loop runs.
+// Which loop runs, and its run over all elements.
 
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/threads.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/Version.h>
 
 namespace clampgrad::cpu {
@@ -25,6 +27,17 @@ Loop<T, Call> select_loop() {
   }
 #endif
   return baseline::loop<T, Call>();
+}
+
+// Runs the loop of this dtype, in ATen's threads.
+template <typename Call>
+void run_loop(const Call& call, at::ScalarType dtype, const Buffers<Call>& memory) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
+    static const auto loop = select_loop<scalar_t, Call>();
+    const auto s = cast_buffers<Lane<scalar_t>>(memory);
+    parallel_for_words(
+        word_count(s.n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
+  });
 }
 
 } // namespace clampgrad::cpu

@@ -162,7 +162,7 @@ constexpr int find_number_mismatch(const Point<n> (&points)[count]) {
   return find_first_mismatch(points, gradient, matches, 0);
 }
 
-template <Extremum op, Gradient gradient, bool maximize, size_t count>
+template <PairOperator op, Gradient gradient, bool maximize, size_t count>
 constexpr int find_pair_mismatch(const Point<2> (&points)[count]) {
   constexpr RuleName rule = rule_of(gradient, 2);
   constexpr bool pseudo = is_pseudo(gradient), larger = selects_larger(op), skips = skips_nan(op);
@@ -229,17 +229,17 @@ template <Gradient gradient, bool maximize>
   AssertAgrees<
       gradient,
       2,
-      find_pair_mismatch<Extremum::clamp_min, gradient, maximize>(clamp_min)>();
+      find_pair_mismatch<PairOperator::clamp_min, gradient, maximize>(clamp_min)>();
   AssertAgrees<
       gradient,
       2,
-      find_pair_mismatch<Extremum::clamp_max, gradient, maximize>(clamp_max)>();
+      find_pair_mismatch<PairOperator::clamp_max, gradient, maximize>(clamp_max)>();
   if constexpr (!is_pseudo(gradient)) {
 #define CLAMPGRAD_ASSERT(name) \
   AssertAgrees<                \
       gradient,                \
       2,                       \
-      find_pair_mismatch<Extremum::name, gradient, maximize>(contract::name)>();
+      find_pair_mismatch<PairOperator::name, gradient, maximize>(contract::name)>();
     CLAMPGRAD_EXTREMA(CLAMPGRAD_ASSERT)
 #undef CLAMPGRAD_ASSERT
   }

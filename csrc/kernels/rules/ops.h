@@ -90,23 +90,23 @@ CLAMPGRAD_RULE V select_value(const V (&in)[2], Mask<KeyOf<E, V>> selects_self) 
   }
 }
 
-template <bool larger, bool skips_nan, bool tie_takes_last, typename E>
+template <bool selects_larger, bool skips_nan, bool tie_takes_last, typename E>
 struct PairValuesOp : Op<TensorValues<2>, E, 0> {
   template <typename V>
   CLAMPGRAD_RULE void operator()(const V (&in)[2], V (&out)[1]) const {
     const auto self = make_comparand<E>(in[0]), other = make_comparand<E>(in[1]);
     out[0] = select_value<skips_nan, E>(
-        in, selects_self(self, other, larger, skips_nan, tie_takes_last));
+        in, selects_self(self, other, selects_larger, skips_nan, tie_takes_last));
   }
 };
 
 template <typename E, typename F>
 void dispatch_op(const TensorValues<2>& call, const F& run) {
-  dispatch_constant<2>(selects_larger(call.op), [&](auto larger) {
+  dispatch_constant<2>(selects_larger(call.op), [&](auto is_max) {
     dispatch_constant<2>(skips_nan(call.op), [&](auto skips) {
       dispatch_constant<2>(call.tie_takes_last, [&](auto last) {
-        constexpr bool is_larger = decltype(larger)::value, skips_nan = decltype(skips)::value;
-        run(PairValuesOp<is_larger, skips_nan, decltype(last)::value, E>());
+        using Max = decltype(is_max);
+        run(PairValuesOp<Max::value, decltype(skips)::value, decltype(last)::value, E>());
       });
     });
   });
@@ -129,9 +129,9 @@ struct PairForwardOp : Op<TensorForward<2>, E, 2> {
 template <typename E, typename F>
 void dispatch_op(const TensorForward<2>& call, const F& run) {
   const auto rule = forward_pair_rule(call.op, call.gradient, call.differentiated_mask);
-  dispatch_constant<2>(selects_larger(call.op), [&](auto larger) {
+  dispatch_constant<2>(selects_larger(call.op), [&](auto is_max) {
     dispatch_constant<2>(skips_nan(call.op), [&](auto skips) {
-      run(PairForwardOp<decltype(larger)::value, decltype(skips)::value, E>{{}, rule});
+      run(PairForwardOp<decltype(is_max)::value, decltype(skips)::value, E>{{}, rule});
     });
   });
 }

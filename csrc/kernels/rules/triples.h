@@ -69,29 +69,23 @@ CLAMPGRAD_RULE auto triple_masks(
     const M lo_below_hi = lt(lo, hi), crossed = lt(hi, lo), not_crossed = le(lo, hi);
     const M under = lt(x, lo), over = lt(hi, x);
     const M at_lo = M(eq(x, lo) & lo_below_hi), at_hi = M(eq(x, hi) & lo_below_hi);
-    return Masks{
-        logical_not<M>(under | over),
-        M(under & not_crossed),
-        M((over & not_crossed) | crossed),
-        M(),
-        M(),
-        M(),
-        M(at_lo | at_hi),
-        at_lo,
-        at_hi};
+    Masks at = {
+        logical_not<M>(under | over), M(under & not_crossed), M((over & not_crossed) | crossed)};
+    at.halved_x = M(at_lo | at_hi);
+    at.halved_lo = at_lo;
+    at.halved_hi = at_hi;
+    return at;
   } else if constexpr (format == BitFormat::half) {
     const M not_nan = x.not_nan & lo.not_nan & hi.not_nan;
     const M raised = lt(x, lo);
     const Comparand<K> inner = {larger(x.key, lo.key), x.comparable, x.not_nan};
     const M above_hi = lt(hi, inner), tie = eq(inner, hi);
     const M open = not_nan & logical_not<M>(above_hi);
-    return Masks{
-        M(open & logical_not<M>(raised)),
-        M(open & le(x, lo)),
-        M(not_nan & (above_hi | tie)),
-        tie,
-        M(),
-        eq(x, lo)};
+    Masks at = {
+        M(open & logical_not<M>(raised)), M(open & le(x, lo)), M(not_nan & (above_hi | tie))};
+    at.two = tie;
+    at.nested = eq(x, lo);
+    return at;
   } else {
     static_assert(format == BitFormat::min_norm, "a convention has no rule for three Tensors");
     const M not_nan = x.not_nan & lo.not_nan & hi.not_nan;
@@ -107,15 +101,12 @@ CLAMPGRAD_RULE auto triple_masks(
         (at_lo & mask_from_bool<M>(!lo_differentiated)) |
         (at_hi & mask_from_bool<M>(!hi_differentiated));
     const M open = M(one_active | logical_not<M>(constant));
-    const M two = (x_lo & mask_from_bool<M>(x_differentiated && lo_differentiated)) |
+    Masks at = {M(at_x & open), M(at_lo & open), M(at_hi & open)};
+    at.two = (x_lo & mask_from_bool<M>(x_differentiated && lo_differentiated)) |
         (at_x & at_hi & mask_from_bool<M>(x_differentiated && hi_differentiated)) |
         (at_lo & at_hi & mask_from_bool<M>(lo_differentiated && hi_differentiated));
-    return Masks{
-        M(at_x & open),
-        M(at_lo & open),
-        M(at_hi & open),
-        two,
-        M(all & mask_from_bool<M>(differentiated_mask == kAllArgs))};
+    at.three = M(all & mask_from_bool<M>(differentiated_mask == kAllArgs));
+    return at;
   }
 }
 
@@ -175,15 +166,22 @@ CLAMPGRAD_RULE auto unpack_masks(Rule<3, rule, maximize>, const M (&bits)[3], bo
         to_lo,
         M(above | (x & lo) | halved),
         halved};
-  } else if constexpr (rule == RuleName::half) { // all three: 1/4, 1/4, 1/2
-    return TripleMasks<M>{x, lo, hi, M((x | lo) & hi), M(), M(x & lo)};
   } else {
-    const M all = x & lo & hi, several = M((x & lo) | (x & hi) | (lo & hi));
-    if constexpr (rule == RuleName::joint) { // all three: x is NaN, lo > hi: g to x and hi
-      return TripleMasks<M>{x, M(lo ^ all), hi, M(several ^ all)};
+    TripleMasks<M> at = {x, lo, hi};
+    if constexpr (rule == RuleName::half) { // all three: 1/4, 1/4, 1/2
+      at.two = M((x | lo) & hi);
+      at.nested = M(x & lo);
     } else {
-      return TripleMasks<M>{x, lo, hi, several, all};
+      const M all = x & lo & hi, several = M((x & lo) | (x & hi) | (lo & hi));
+      if constexpr (rule == RuleName::joint) { // all three: x is NaN, lo > hi: g to x and hi
+        at.lo = M(lo ^ all);
+        at.two = M(several ^ all);
+      } else {
+        at.two = several;
+        at.three = all;
+      }
     }
+    return at;
   }
 }
 

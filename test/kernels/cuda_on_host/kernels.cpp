@@ -27,8 +27,9 @@ void run(const Tensors& in, const Tensors& out, const Tensor& bits, const Call& 
   const auto some =
       std::find_if(out.begin(), out.end(), [](const auto& t) { return t.has_value(); });
   const auto dim_order = dim_order_of(**some);
-  const int64_t n = (*some)->numel();
-  Buffers<Call> memory = {{}, {}, {}, static_cast<uint64_t*>(bits.data_ptr()), n};
+  Buffers<Call> memory = {};
+  memory.bits = static_cast<uint64_t*>(bits.data_ptr());
+  memory.n = (*some)->numel();
   std::transform(out.begin(), out.end(), memory.out, data);
   std::array<StridedInput, Call::kIn> from;
   cuda::Layouts<Call> layouts;
@@ -76,7 +77,7 @@ void forward(
   const auto rule = parse_convention(gradient, false).gradient;
   const int set = static_cast<int>(differentiated);
   if (extremum) {
-    run(in, {y}, bits, TensorForward<2>{rule, set, parse_extremum(*extremum)});
+    run(in, {y}, bits, TensorForward<2>{rule, set, parse_pair_operator(*extremum)});
   } else {
     run(in, {y}, bits, TensorForward<3>{rule, set});
   }
@@ -91,7 +92,7 @@ void backward(
     bool maximize) {
   const auto c = parse_convention(gradient, maximize);
   if (extremum) {
-    run({g}, out, bits, Backward<2>{c, parse_extremum(*extremum)});
+    run({g}, out, bits, Backward<2>{c, parse_pair_operator(*extremum)});
   } else {
     run({g}, out, bits, Backward<3>{c});
   }
