@@ -81,7 +81,7 @@ def record_report(report, commit):
             changed.append(name)
         elif session["result"] != "skipped":
             rows[name] = row
-    records.write("sessions", rows.values(), digits=None)
+    records.write("sessions", rows.values(), digits=None, commit=None)
     if changed:
         print(f"Not recorded, for the sources have changed meanwhile: {', '.join(changed)}")
 
