@@ -56,13 +56,13 @@ SITE = (
 )
 
 ALL = ("-m", "not build and not jax")  # which have sessions of their own
-ROOMS = [
-    f"test/{room}" for room in ("table", "nn", "kernels", "transforms", "matrix", "pin", "compile")
+FOLDERS = [
+    f"test/{name}" for name in ("table", "nn", "kernels", "transforms", "matrix", "pin", "compile")
 ]
 
 
-def test_files(room, *names):
-    return [f"test/{room}/test_{name}.py" for name in names]
+def test_files(folder, *names):
+    return [f"test/{folder}/test_{name}.py" for name in names]
 
 
 TABLE = test_files("table", "seeds", "table")
@@ -301,7 +301,7 @@ def pythons(session, python):
 def mock(session):
     """Run the tests with their Tensors on a mock device, which refuses what a GPU refuses"""
     programs = update_environment(session)
-    words = ("--device", "mock", *(session.posargs or ROOMS))
+    words = ("--device", "mock", *(session.posargs or FOLDERS))
     check_compiled(session, programs)
     session.run(f"{programs}/pytest", *PARALLEL, *words)
 
@@ -327,7 +327,7 @@ def mutants(session):
 
 @torch_session()
 def python_mutants(session):
-    """Break the package's Python, one place at a time; -- _pin --seconds 600: room and time"""
+    """Break the package's Python, one place at a time; -- _pin --seconds 600: folder and time"""
     programs = update_environment(session)
     session.run(f"{programs}/python", "-m", "lab.python_mutants", *session.posargs)
 
@@ -437,22 +437,22 @@ def gpu(session, device):
 # ---- Other people's programs, and patches of PyTorch ---------------------------------------------
 
 
-def make_library_environment(session, torch, room):
+def make_library_environment(session, torch, folder):
     """A Python with what a folder of lab/ requires, which borrows torch and clampgrad."""
     programs = update_environment(session, torch)
-    home = Path(f".venv/{room}-{torch}")
+    home = Path(f".venv/{folder}-{torch}")
     python = home / "bin/python"
     if not python.exists():
         session.run(os.environ["PYTHON"], "-m", "venv", home)
     (packages,) = Path(programs).parent.glob("lib/python3*/site-packages")
     (own,) = home.glob("lib/python3*/site-packages")
     Path(own, "borrowed.pth").write_text(f"{packages}\n")
-    words = (python, "-m", "pip", "install", "-r", f"lab/{room}/requirements.txt")
-    run_logged(session, room, *words, f"torch=={torch}")
+    words = (python, "-m", "pip", "install", "-r", f"lab/{folder}/requirements.txt")
+    run_logged(session, folder, *words, f"torch=={torch}")
     # If torch is a build for CPUs and torchvision one for CUDA, as on PyPI, torchvision cannot be
     # imported: then torch is PyPI's too, which `===` tells from 2.13.0+cpu.
     if subprocess.run([python, "-c", "import torchvision"]).returncode:
-        run_logged(session, room, *words[:-2], f"torch==={torch}")
+        run_logged(session, folder, *words[:-2], f"torch==={torch}")
     return str(python.absolute())
 
 
