@@ -14,6 +14,8 @@ EXTRA ?= test
 # WHEEL=dist/NAME.whl, or several: the environment gets these, and nothing is compiled for it.
 WHEEL ?=
 
+# Each worker starts with whole files, so few fixtures are made twice.
+PARALLEL = -n $(MAX_JOBS) --dist worksteal
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
@@ -39,8 +41,7 @@ demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 
 test: tested ## Run the tests on the installed package
 	echo "==> tests on torch $(TORCH)"
-	# Each worker starts with whole files, so few fixtures are made twice.
-	$(VENV)/bin/pytest -n $(MAX_JOBS) --dist worksteal $(ARGS)
+	$(VENV)/bin/pytest $(PARALLEL) $(ARGS)
 
 docs: $(NOX) ## Build the documentation site in out/site
 	$(NOX) -s docs

@@ -4,7 +4,7 @@ A session that needs torch runs in the environment of `make test`, .venv/torch-V
 brings up to date: it tests these sources or, if WHEEL names wheels, those. TORCH, PYTHON, EXTRA,
 WHEEL and MAX_JOBS are variables of the Makefile. What stands behind `--` goes to pytest, and
 `tests` then runs what that names, not all that a release does: nox -s "tests(2.15.0)" -- -k nan
-`nox -t release --report out/nox.json` is what a release must pass; lab/sessions.py records it.
+`nox -t release` is what a release must pass; lab/sessions.py runs that and records it.
 """
 
 import fcntl
@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import nox
@@ -29,11 +30,12 @@ os.environ.setdefault("PYTHON", shutil.which("python3") or sys.executable)
 NARROWING = "(TORCH|EXTRA|PYTEST_.*|PYTHONPATH|CUDA_TORCH|ATEN_CPU_CAPABILITY|SECONDS_IN_ALL)$"
 NARROW = [v for v in os.environ if re.match(f"{NARROWING}|CLAMPGRAD_", v)]
 NARROW += [w for w in sys.argv if w in ("--", "--install-only", "--no-install", "-R")]
-if any(w.startswith("--report") for w in sys.argv) and NARROW:
+IS_REPORTED = any(w.startswith("--report") for w in sys.argv)
+if IS_REPORTED and NARROW:
     sys.exit(f"--report is of whole sessions: without {', '.join(NARROW)}")
 
-PRINT = ("make", "-s", "print-TORCH", "print-MAX_JOBS")
-USUAL, JOBS = subprocess.check_output(PRINT, text=True).split()
+PRINT = ("make", "-s", "print-TORCH", "print-MAX_JOBS", "print-PARALLEL")
+USUAL, JOBS, *PARALLEL = subprocess.check_output(PRINT, text=True).split()
 os.environ["MAX_JOBS"] = JOBS
 RELEASES = Path("torch_releases.txt").read_text().split()
 OLDEST, NEWEST = RELEASES[0], RELEASES[-1]
@@ -53,16 +55,14 @@ SITE = (
     LINTERS[0],
 )
 
-# Each worker starts with whole files, so few fixtures are made twice.
-PARALLEL = ("-n", JOBS, "--dist", "worksteal")
 ALL = ("-m", "not build and not jax")  # which have sessions of their own
-ROOMS = [
-    f"test/{room}" for room in ("table", "nn", "kernels", "transforms", "matrix", "pin", "compile")
+FOLDERS = [
+    f"test/{name}" for name in ("table", "nn", "kernels", "transforms", "matrix", "pin", "compile")
 ]
 
 
-def test_files(room, *names):
-    return [f"test/{room}/test_{name}.py" for name in names]
+def test_files(folder, *names):
+    return [f"test/{folder}/test_{name}.py" for name in names]
 
 
 TABLE = test_files("table", "seeds", "table")
@@ -83,6 +83,54 @@ PORTABLE = [
     *test_files("matrix", "refused", "fuzz"),
 ]
 IS_PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
+IS_COMPILED = {"CLAMPGRAD_REQUIRE_COMPILED": "1"}  # or importing the package is an error
+
+# What .ci/run runs: parts, each with sessions and what of them. test_ways_to_differentiate takes
+# minutes, and runs on the usual release alone; so does test_compile.py on the newest.
+CHANGES = ("lab/test/test_changes.py", "-k", "not test_ways_to_differentiate")
+CI = {
+    # Where no compiler is on PATH, as most users have none; with the library that has CUDA kernels.
+    "oldest": {f"no_compiler({OLDEST})": CHANGES, "cuda": ()},
+    # What depends on a release, without a compiler and with one.
+    "newest": {
+        f"no_compiler({NEWEST})": (
+            *test_files("table", "conventions", "tensors", "defects", "errors", "gradcheck"),
+            *test_files("pin", "pin", "pin_tasks"),
+            *CHANGES,
+        ),
+        f"tests({NEWEST})": (
+            *("lab/test/test_patches_apply.py", "lab/test/test_patches_one_truth.py"),
+            *test_files("compile", "compile"),
+            *test_files("matrix", "matrix"),
+            *("-m", "not slow", "-k", "not test_matrix or Inductor"),
+        ),
+    },
+    # What a device has of its own: compositions, forward and backward. Under a transform they run
+    # on a CPU as well, and the host's memory, imports and compilers are the same.
+    "mock": {
+        "mock": (
+            *("test/table", "test/nn", "test/kernels", "test/matrix"),
+            *test_files("transforms", "forward"),
+            *("--ignore-glob=*/test_functions.py", "--ignore-glob=*/test_memory.py"),
+            *("-k", "not (test_ways_to_differentiate or torch.ops or overlapping)"),
+        )
+    },
+    "usual": {
+        f"tests({USUAL})": (
+            *("test", "lab/test", "--ignore=test/compile/test_compile.py"),
+            *("-m", "not slow and not jax and not build", "--durations=25"),
+        )
+    },
+    # Both implementations change torch by the same Python, and Inductor fuses both in the same way.
+    "portable": {
+        f"portable({USUAL})": (
+            *("--ignore=test/pin/test_pin_first.py", "--ignore=test/nn/test_set_gradient.py"),
+            *("--ignore-glob=*/test_convert*.py", "--deselect=test/compile/test_compile_memory.py"),
+            "--deselect=test/compile/test_compile.py::test_one_kernel_each_way",
+            *("-k", "not test_ways_to_differentiate"),
+        )
+    },
+}
 
 
 # ---- How they are run ----------------------------------------------------------------------------
@@ -104,11 +152,19 @@ def make(session, target, torch, **variables):
 
 def update_environment(session, torch=USUAL, extra="test", **variables):
     """The programs of the environment, with the package and what its tests need."""
+    if IS_REPORTED and os.environ.get("WHEEL"):
+        check_dist_is_current(session)
     make(session, "tested", torch, **{"EXTRA": os.environ.get("EXTRA", extra), **variables})
     return os.path.abspath(f".venv/torch-{torch}/bin")
 
 
-def install_requirements(session, torch):
+def check_compiled(session, programs):
+    """Stops where the portable implementation would run: in place of IS_COMPILED, if some of the
+    tests ask for that."""
+    session.run(f"{programs}/python", "-c", "import clampgrad", env=IS_COMPILED)
+
+
+def install_requirements(session, torch, extra="test"):
     """Installs torch and what the tests need, and the portable package, in seconds."""
     make(session, f".venv/torch-{torch}/torch", torch)
     pip, wheels = f".venv/torch-{torch}/bin/pip", Path(f"build/portable-{torch}")
@@ -119,7 +175,6 @@ def install_requirements(session, torch):
         words = ("-q", "--no-build-isolation", "--no-deps", "-w", wheels, ".")
         session.run(pip, "wheel", *words, env=IS_PORTABLE)
     (wheel,) = wheels.glob("*.whl")
-    extra = os.environ.get("EXTRA", "test")
     run_logged(session, f"requirements-{torch}", pip, "install", f"{wheel}[{extra}]")
 
 
@@ -140,6 +195,21 @@ def skip_unless(session, *commands):
 def find_in_dist(pattern):
     """A file that `nox -s wheels` makes."""
     return str(next(Path("dist").glob(pattern), f"dist/{pattern}"))
+
+
+def check_dist_is_current(session):
+    """Stops if these sources are not those of the sdist, from which the wheels beside it are."""
+    with tarfile.open(find_in_dist("clampgrad-*.tar.gz")) as sdist:
+        files = [member for member in sdist if member.isfile()]
+        packed = {m.name.partition("/")[2]: sdist.extractfile(m).read() for m in files}
+    sources = subprocess.check_output(("make", "-s", "print-SOURCES"), text=True).split()
+    words = ("git", "ls-files", "-co", "--exclude-standard", "--", *sources)
+    names = {*subprocess.check_output(words, text=True).split()}
+    names |= {name for name in packed if f"{Path(name).parent}" in sources}
+    here = {name: Path(name).read_bytes() for name in names if Path(name).is_file()}
+    changed = sorted(name for name in names if packed.get(name) != here.get(name))
+    if changed:
+        session.error(f"dist/ was made from other sources (nox -s wheels): {', '.join(changed)}")
 
 
 # ---- Style ---------------------------------------------------------------------------------------
@@ -180,6 +250,7 @@ def tests(session, torch):
     """Run the tests, those of the laboratory too: an hour without arguments"""
     words = session.posargs or ("test", "lab/test", *ALL)
     programs = update_environment(session, torch, "test" if session.posargs else "test-slow")
+    check_compiled(session, programs)
     session.run(f"{programs}/pytest", *PARALLEL, *words)
 
 
@@ -197,7 +268,7 @@ def portable(session, torch):
 def no_compiler(session, torch):
     """Run seeds, table, torch.func and the demo with no compiler on PATH, as most users do"""
     programs = update_environment(session, torch)
-    env = {"PATH": programs, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    env = {"PATH": programs, **IS_COMPILED}
     words = (*PARALLEL, *TABLE, "test/transforms/test_func.py", *session.posargs)
     session.run(f"{programs}/pytest", *words, env=env)
     session.run(f"{programs}/python", "examples/demo.py", "--out", "out", env=env)
@@ -221,7 +292,8 @@ def pythons(session, python):
     skip_unless(session, f"python{python} -m ensurepip --version")
     venv = f".venv/python{python}"
     update_environment(session, USUAL, "test-core", PYTHON=f"python{python}", VENV=venv)
-    session.run(f"{venv}/bin/pytest", *PARALLEL, *(session.posargs or (*BRIEF, *ALL)))
+    words = session.posargs or (*BRIEF, *ALL)
+    session.run(f"{venv}/bin/pytest", *PARALLEL, *words, env=IS_COMPILED)
     shutil.rmtree(venv)  # 5 GB, with the libraries of CUDA
 
 
@@ -229,7 +301,8 @@ def pythons(session, python):
 def mock(session):
     """Run the tests with their Tensors on a mock device, which refuses what a GPU refuses"""
     programs = update_environment(session)
-    words = ("--device", "mock", *(session.posargs or ROOMS))
+    words = ("--device", "mock", *(session.posargs or FOLDERS))
+    check_compiled(session, programs)
     session.run(f"{programs}/pytest", *PARALLEL, *words)
 
 
@@ -237,8 +310,8 @@ def mock(session):
 def fuzz(session):
     """Call operators with random arguments in random forms and contexts; -- 300 are seconds"""
     programs, seconds = update_environment(session), int((session.posargs or [1800])[0])
-    for portable in "01":
-        env = {"CLAMPGRAD_PORTABLE": portable, "SECONDS_OF_FUZZ": str(seconds // 2)}
+    for implementation in (IS_COMPILED, IS_PORTABLE):
+        env = {**implementation, "SECONDS_OF_FUZZ": str(seconds // 2)}
         words = ("-s", "test/matrix/test_fuzz.py", "-k", "as_long")
         session.run(f"{programs}/pytest", *words, env=env)
 
@@ -254,7 +327,7 @@ def mutants(session):
 
 @torch_session()
 def python_mutants(session):
-    """Break the package's Python, one place at a time; -- _pin --seconds 600: room and time"""
+    """Break the package's Python, one place at a time; -- _pin --seconds 600: folder and time"""
     programs = update_environment(session)
     session.run(f"{programs}/python", "-m", "lab.python_mutants", *session.posargs)
 
@@ -271,13 +344,13 @@ def sanitizers(session):
         "--build-lib",
         "build/sanitized/lib",
     )
-    switches = {"CLAMPGRAD_SANITIZE": "1", "CLAMPGRAD_CUDA": "0", "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    switches = {"CLAMPGRAD_SANITIZE": "1", "CLAMPGRAD_CUDA": "0", **IS_COMPILED}
     run_logged(session, "sanitized", f"{programs}/python", *words, **switches)
     find = [os.environ.get("CXX", "c++"), "-print-file-name=lib{}.so"]
     names = [[find[0], find[1].format(name)] for name in ("asan", "ubsan", "stdc++")]
     found = [subprocess.check_output(name, text=True).strip() for name in names]
     env = {"LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": "detect_leaks=0"}
-    env |= {"PYTHONPATH": "build/sanitized/lib"}
+    env |= {"PYTHONPATH": "build/sanitized/lib", **IS_COMPILED}
     words = session.posargs or (*KERNELS, "test/matrix")
     session.run(f"{programs}/pytest", *words, env=env)
 
@@ -324,9 +397,9 @@ def arm64(session):
     if not Path(home, "bin/python").exists():
         session.run("lab/arm64.sh", home, USUAL)
     words = ("-v", "--no-build-isolation", "--no-deps", "--force-reinstall", ".")
-    switches = {"CLAMPGRAD_CUDA": "0", "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    switches = {"CLAMPGRAD_CUDA": "0", **IS_COMPILED}
     run_logged(session, "arm64", f"{home}/bin/python", "-m", "pip", "install", *words, **switches)
-    session.run(f"{home}/bin/python", "-m", "pytest", *KERNELS)
+    session.run(f"{home}/bin/python", "-m", "pytest", *KERNELS, env=IS_COMPILED)
     names = ("seeds", "table", "tensors", "nan", "in_place", "errors")
     words = [*test_files("package", "portable"), *test_files("table", *names)]
     session.run(f"{home}/bin/python", "-m", "pytest", *words, env=IS_PORTABLE)
@@ -364,33 +437,33 @@ def gpu(session, device):
 # ---- Other people's programs, and patches of PyTorch ---------------------------------------------
 
 
-def make_library_environment(session, torch, room):
+def make_library_environment(session, torch, folder):
     """A Python with what a folder of lab/ requires, which borrows torch and clampgrad."""
     programs = update_environment(session, torch)
-    home = Path(f".venv/{room}-{torch}")
+    home = Path(f".venv/{folder}-{torch}")
     python = home / "bin/python"
     if not python.exists():
         session.run(os.environ["PYTHON"], "-m", "venv", home)
     (packages,) = Path(programs).parent.glob("lib/python3*/site-packages")
     (own,) = home.glob("lib/python3*/site-packages")
     Path(own, "borrowed.pth").write_text(f"{packages}\n")
-    words = (python, "-m", "pip", "install", "-r", f"lab/{room}/requirements.txt")
-    run_logged(session, room, *words, f"torch=={torch}")
+    words = (python, "-m", "pip", "install", "-r", f"lab/{folder}/requirements.txt")
+    run_logged(session, folder, *words, f"torch=={torch}")
     # If torch is a build for CPUs and torchvision one for CUDA, as on PyPI, torchvision cannot be
     # imported: then torch is PyPI's too, which `===` tells from 2.13.0+cpu.
     if subprocess.run([python, "-c", "import torchvision"]).returncode:
-        run_logged(session, room, *words[:-2], f"torch==={torch}")
+        run_logged(session, folder, *words[:-2], f"torch==={torch}")
     return str(python.absolute())
 
 
 @torch_session("release")
 def programs(session):
     """Run programs of third-party libraries under pins: an hour"""
-    # A release whose own gradient is `inclusive`, and one whose own is `joint`.
+    # The gradient of the first is `inclusive`, that of the second `joint`.
     pythons = {
-        torch: make_library_environment(session, torch, "programs") for torch in ("2.13.0", NEWEST)
+        torch: make_library_environment(session, torch, "programs") for torch in (USUAL, NEWEST)
     }
-    python, named = pythons["2.13.0"], " ".join(f"{t}={p}" for t, p in pythons.items())
+    python, named = pythons[USUAL], " ".join(f"{t}={p}" for t, p in pythons.items())
     words = ("test/pin/test_pin_processes.py", "-m", "", "-k", "launchers")
     session.run(python, "-m", "pytest", *words)
     words = ("lab/programs", *session.posargs)
@@ -400,7 +473,7 @@ def programs(session):
 @torch_session("release")
 def libraries(session):
     """Convert models for third-party libraries, and compare them with stock ones"""
-    python = make_library_environment(session, "2.13.0", "libraries")
+    python = make_library_environment(session, USUAL, "libraries")
     session.run(python, "-m", "lab.libraries", "--out", "out/convert-libraries.jsonl")
 
 
@@ -452,12 +525,13 @@ def wheels(session):
 @for_each("torch", RELEASES)
 def first_minute(session, torch):
     """Install from dist/ as a newcomer without a compiler, and run README's examples"""
-    env = {"PATH": session.bin, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    env = {"PATH": session.bin, **IS_COMPILED}
 
     def read_answer(program, *words):
         command = [f"{session.bin}/{program}", *words]
         return json.loads(subprocess.check_output(command, env={**os.environ, **env}))
 
+    check_dist_is_current(session)
     session.install(f"torch=={torch}")
     is_cuda = read_answer(
         "python", "-c", "import torch; print(int(torch.version.cuda is not None))"
@@ -579,8 +653,37 @@ def benchmarks(session):
 # ---- For .ci/run ---------------------------------------------------------------------------------
 
 
+def choose_extra(torch):
+    """What all tests need is installed beside one release."""
+    return "test" if torch == USUAL else "test-core"
+
+
+def choose_for_ci(torch):
+    """Chooses what the environment of a release contains: wheels of dist/, and what tests need."""
+    wheels = ["clampgrad-*linux*.whl", *(["clampgrad_cuda-*.whl"] if torch == OLDEST else [])]
+    os.environ["WHEEL"] = " ".join(map(find_in_dist, wheels))
+    os.environ["EXTRA"] = choose_extra(torch)
+
+
 @torch_session()
 @for_each("torch", RELEASES)
 def requirements(session, torch):
     """Install torch and what the tests need, before anything is compiled"""
-    install_requirements(session, torch)
+    install_requirements(session, torch, choose_extra(torch))
+
+
+@torch_session()
+@for_each("torch", RELEASES)
+def install(session, torch):
+    """Install the wheels of dist/"""
+    choose_for_ci(torch)
+    update_environment(session, torch)
+
+
+@torch_session()
+@for_each("part", [*CI])
+def ci(session, part):
+    """Run a part of what every change must pass, on the wheels of dist/"""
+    choose_for_ci({"oldest": OLDEST, "newest": NEWEST}.get(part, USUAL))
+    for name, words in CI[part].items():
+        session.notify(name, words)

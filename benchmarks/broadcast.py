@@ -158,7 +158,7 @@ def main() -> None:
             rows.append({"case": name, "learned": learned, "dtype": dtype, "functions": found})
             times = ", ".join(f"{f} {1000 * of['median']:.3g} ms" for f, of in found.items())
             print(f"{dtype}, {name}{', learned' * learned}: {times}", flush=True)
-    header = {**records.here(), "commit": records.commit(), "shapes": SHAPES[args.device]}
+    header = {**records.here(), "shapes": SHAPES[args.device]}
     if on_gpu:
         header["machine"] = {"cpu": torch.cuda.get_device_name()}
     records.write(

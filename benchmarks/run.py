@@ -133,7 +133,6 @@ def main():
     lowered = f"{CAPABILITY}={os.environ[CAPABILITY]} " if CAPABILITY in os.environ else ""
     header = {
         **records.here(),
-        "commit": records.commit(),
         "command": f"{lowered}python -m benchmarks.run --seconds {args.seconds:g}",
         "processes": PROCESSES,
     }

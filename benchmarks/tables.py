@@ -4,7 +4,7 @@ from itertools import product
 
 import records
 from benchmarks.bars import DTYPES, EVERY_DTYPE, blocks, size
-from records import code, made_on, minutes, table
+from records import at_commit, code, made_on, minutes, table
 
 SPEED = {
     name.removeprefix("cpu-"): records.read(name)
@@ -17,7 +17,7 @@ SPACE = "\N{NO-BREAK SPACE}"  # between a number and its unit, in cells that are
 
 
 def machine(results):
-    return f"{made_on(results)}; `{results['command']}` at commit {results['commit']}."
+    return f"{made_on(results)}; `{results['command']}`."
 
 
 def duration(value):
@@ -141,8 +141,8 @@ def rows_of_values(columns, **keys):
 def describe_values_records():
     first, second = VALUES
     return (
-        f"{made_on(first)}, and with ATEN_CPU_CAPABILITY=avx2; `python -m benchmarks.values` at "
-        f"commits {first['commit']} and {second['commit']}."
+        f"{made_on(first)}; with ATEN_CPU_CAPABILITY=avx2{at_commit(second)}; "
+        "`python -m benchmarks.values`."
     )
 
 
@@ -246,7 +246,7 @@ def describe_times(of_cpus):
     machines = {}
     for record in of_cpus:
         alike = record.get("clock") == "process_time", record["rounds"]
-        machine = f"torch {record['torch']} on {record['machine']['cpu']}"
+        machine = f"torch {record['torch']} on {record['machine']['cpu']}{at_commit(record)}"
         machines.setdefault(alike, []).append(machine)
     for (of_processor, rounds), those in machines.items():
         time = "processor time" if of_processor else "time"
@@ -292,7 +292,7 @@ def real_models():
         yield (
             f"On {where(record)}: forward and backward, the fastest step of a process, the median of {record['rounds']}; "
             "what is kept and, in brackets, the most that is allocated in a step, beside the weights. "
-            f"{libraries(record)}; `python -m lab.real_models --device cuda` at commit {record['commit']}."
+            f"{libraries(record)}; `python -m lab.real_models --device cuda`{at_commit(record)}."
         )
     first, *_ = of_cpus = found[len(of_gpus) :]
     data = first.get("data", "random data, of the sizes in the script")
@@ -457,5 +457,5 @@ def cuda():
     yield (
         "The time of `clampgrad.clamp`, forward and backward, and the times of others over that of our function of the "
         f"same name; `torch.neg` over that of `clamp`, `torch.sub` over that of `maximum`. torch {GPUS[0]['torch']}; "
-        f"`{GPUS[0]['command']} --device cuda` at commit {GPUS[0]['commit']}."
+        f"`{GPUS[0]['command']} --device cuda`{at_commit(GPUS[0])}."
     )

@@ -162,7 +162,6 @@ def main() -> None:
     lowered = f"{CAPABILITY}={os.environ[CAPABILITY]} " if CAPABILITY in os.environ else ""
     header = {
         **records.here(),
-        "commit": records.commit(),
         "command": f"{lowered}python -m benchmarks.values --seconds {args.seconds:g}",
         "processes": PROCESSES,
     }

@@ -1,4 +1,4 @@
-"""The files of a room compiled together, as one file that includes them all.
+"""The files of a folder compiled together, as one file that includes them all.
 
 Most of the time of a file goes into torch's headers: seven to fifteen seconds, whatever else it
 holds. CLAMPGRAD_UNITY=0 compiles each by itself, which finds a missing include.
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Compiled with others: a unit for each of these, and one for the rest of csrc/.
-ROOMS = ("pin", "python")
+FOLDERS = ("pin", "python")
 # Generated files with a unit of their own. The front doors are with csrc/, so
 # that what they call is inlined.
 GENERATED = {
@@ -51,8 +51,8 @@ def unit_of(path: Path) -> str | Path:
         return "python"
     if path.stem in GENERATED:
         return GENERATED[path.stem]
-    room = path.relative_to(ROOT / "csrc").parts[0] if path.is_relative_to(ROOT / "csrc") else ""
-    return room if room in ROOMS else "csrc"
+    folder = path.relative_to(ROOT / "csrc").parts[0] if path.is_relative_to(ROOT / "csrc") else ""
+    return folder if folder in FOLDERS else "csrc"
 
 
 def needs_python(path: Path) -> bool:

@@ -90,7 +90,7 @@ def main():
         for library, function in kinds
     ]
     where = "cuda" if options.device == "cuda" else "cpu"  # what it ran on: the mock device is none
-    header = {**records.here(where), "commit": records.commit(), "device": options.device}
+    header = {**records.here(where), "device": options.device}
     records.write(options.out, rows, **header, at_a_time=options.at_a_time)
     for row in rows:
         print(row["library"], row["function"], row["ended"], sep=", ")

@@ -28,7 +28,7 @@ if [[ -z ${1:-} ]]; then
   "$(make -s print-VENV)/bin/python" - "$root/records/from-nothing.jsonl" <<< '
 import json, sys, records
 rows = [*map(json.loads, open("../times"))]
-records.write(sys.argv[1], rows, commit=records.commit(), **records.here())'
+records.write(sys.argv[1], rows, **records.here())'
   exit
 fi
 command -v mmdebstrap > /dev/null || { echo "No mmdebstrap: apt install mmdebstrap uidmap"; exit 1; }

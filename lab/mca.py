@@ -95,6 +95,7 @@ def main():
     assert rows, f"no loops for AVX-512 in {given.library}"
     if given.out:
         header = records.read("loops")  # of the machine of the nanoseconds
+        header["commit"] = records.commit()
         header["llvm"] = re.search(r"LLVM version (\S+)", run("llvm-mca", "--version"))[1]
         shown = [{**row, **rows[row["loop"]]} for row in header.pop("rows")]
         records.write(given.out, shown, **header)

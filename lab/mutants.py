@@ -485,7 +485,7 @@ def record(every: list[Mutant]) -> None:
     killed, survive = sum(r["killed"] for r in rows), sum(len(r["survived"]) for r in rows)
     print(f"{killed} killed, {survive} survive, {len(every) - len(done)} have not run")
     if len(done) == len(every):
-        records.write("mutants", rows, **records.here(), commit=records.commit())
+        records.write("mutants", rows, **records.here())
 
 
 def count_from_1(text: str) -> int:

@@ -1,8 +1,8 @@
 """Breaks the Python of the package, one place at a time, and reports what no test notices.
 
-    python -m lab.python_mutants ROOM [--seconds N] [--seed N] [--only TEXT]
+    python -m lab.python_mutants FOLDER [--seconds N] [--seed N] [--only TEXT]
 
-A room is a folder of python/clampgrad with the tests in TESTS; for the portable implementation set
+TESTS has the folders of python/clampgrad, with their tests; for the portable implementation set
 CLAMPGRAD_PORTABLE=1. Mutants are tried in random order,
 for that long. Each has a process of its own, forked from one that has collected the tests, and
 changes the code of one function. Only the tests that call that function run, the quickest first,
@@ -196,13 +196,13 @@ def tests_by_function(items: list[pytest.Item]) -> dict[Function, list[tuple[flo
 
 
 class Plugin:
-    def __init__(self, room: str, seconds: float, seed: int, only: str):
-        self.room, self.seconds, self.only = room, seconds, only
+    def __init__(self, folder: str, seconds: float, seed: int, only: str):
+        self.folder, self.seconds, self.only = folder, seconds, only
         self.random = random.Random(seed)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         tests = tests_by_function(session.items)
-        paths = sorted((PACKAGE / self.room).rglob("*.py"))
+        paths = sorted((PACKAGE / self.folder).rglob("*.py"))
         mutants = [(f, m) for p in paths for f, m in mutants_of(p) if self.only in m.text]
         self.random.shuffle(mutants)
         ends = time.monotonic() + self.seconds
@@ -222,13 +222,13 @@ class Plugin:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("room", choices=TESTS)
+    parser.add_argument("folder", choices=TESTS)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="those with this text")
     options = parser.parse_args()
     quiet = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
-    pytest.main([*quiet, *TESTS[options.room]], plugins=[Plugin(**vars(options))])
+    pytest.main([*quiet, *TESTS[options.folder]], plugins=[Plugin(**vars(options))])
 
 
 if __name__ == "__main__":

@@ -352,8 +352,7 @@ if __name__ == "__main__":
             rows = measured(options.setting, options.device, options.compiled, options.models)
         print(json.dumps([*rows]))
     else:
-        header = {**records.here(options.device), "commit": records.commit()}
-        header["versions"] = dict(versions())
+        header = {**records.here(options.device), "versions": dict(versions())}
         header |= {"data": DATA, "clock": "process_time"} if options.device == "cpu" else {}
         rows = [*in_rounds(options.rounds, options.device, kind, options.models)]
         if rows:

@@ -1,9 +1,8 @@
 """Which sessions of nox have passed, and on which commit: records/sessions.jsonl, and the table
-of docs/support.md.
+of docs/support.md. Both commands need nox, so they are for .venv/nox/bin/python.
 
-    nox -t release --report out/nox.json     runs what a release must pass
-    python -m lab.sessions out/nox.json      records what ran, with the commit that is checked out
-    python -m lab.sessions                   fails if a release lacks something; needs nox
+    python -m lab.sessions -t release    runs what a release must pass, and records what has run
+    python -m lab.sessions               fails if a release lacks something
 """
 
 import json
@@ -24,6 +23,22 @@ PACKAGE = (
     *("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt", "LICENSE", "oracle.py"),
     *("conventions.yaml", "derivatives.yaml", "torch_releases.txt"),
 )
+# Pages, but the one that has the table below.
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", ":!docs/support.md")
+# What a session is about, beside the package: its result counts until that changes.
+SUBJECTS = {
+    "lint": ("*.py", "*.pyi", "*.ipynb", "*.cpp", "*.h", "*.cu", "*.cuh", ".github"),
+    "docs": (*PAGES, "mkdocs.yml", "lab/README.md", "lab/site"),
+    "package": (*PAGES, "Makefile"),
+    "notebooks": ("docs/*.ipynb",),
+    "first_minute": ("README.md",),
+    "from_nothing": ("Makefile", "lab/from_nothing.sh"),
+    "programs": ("lab/programs",),
+    "libraries": ("lab/libraries",),
+    "debian": ("patches", "lab/series.py", "lab/debian_source.sh"),
+    "promises": ("test/package/released_*",),
+    "api": ("lab/api.py",),
+}
 # What a release may do without: docs/support.md says that no GPU has run it.
 OPTIONAL = ("gpu(cuda)",)
 BY_RELEASE = {
@@ -37,32 +52,54 @@ def read_rows():
     return {row["session"]: row for row in records.read("sessions")["rows"]}
 
 
-def record_report(report):
-    """Each session in place of its last run. One that was skipped has not run."""
-    words = ("git", "status", "--porcelain", "--", ".", ":!records")
-    if subprocess.check_output(words, cwd=ROOT):
+def run_nox(*words):
+    return subprocess.run((sys.executable, "-m", "nox", *words), cwd=ROOT).returncode
+
+
+def run_sessions(*words):
+    """Runs sessions, and records them as of the commit from which they have started."""
+    if subprocess.check_output(("git", "status", "--porcelain", "--", ".", ":!records"), cwd=ROOT):
         sys.exit("A result is of a commit, and `git status` shows changes that are in none.")
     head = subprocess.check_output(("git", "rev-parse", "HEAD"), cwd=ROOT, text=True)[:8]
-    rows = read_rows()
+    report = ROOT / "out/nox.json"
+    report.parent.mkdir(exist_ok=True)
+    report.unlink(missing_ok=True)
+    failed = run_nox(*words, "--report", str(report))
+    if report.exists():
+        record_report(report, head)
+    sys.exit(failed)
+
+
+def record_report(report, commit):
+    """Records each session in place of its last run. One that was skipped has not run."""
+    rows, changed = read_rows(), []
     for session in json.loads(Path(report).read_text())["sessions"]:
         (name, *_) = session["signatures"] or [session["name"]]
         row = {"session": name, "passed": session["result"] == "success", "on": str(date.today())}
-        row |= {"commit": head, "seconds": round(session["duration"])}
-        rows |= {name: row} if session["result"] != "skipped" else {}
-    records.write("sessions", rows.values(), digits=None)
+        row |= {"commit": commit, "seconds": round(session["duration"])}
+        if has_changed(row):
+            changed.append(name)
+        elif session["result"] != "skipped":
+            rows[name] = row
+    records.write("sessions", rows.values(), digits=None, commit=None)
+    if changed:
+        print(f"Not recorded, for the sources have changed meanwhile: {', '.join(changed)}")
 
 
-def git(*words):
-    return subprocess.run(["git", *words], cwd=ROOT).returncode
+def has_changed(row):
+    """Whether there are other sources here than in the commit of a row."""
+    kind = row["session"].partition("(")[0]
+    words = ("git", "diff", "--quiet", row["commit"], "--", *PACKAGE, *SUBJECTS.get(kind, ()))
+    return subprocess.run(words, cwd=ROOT).returncode != 0
 
 
 def is_current(row):
-    """Whether what passed has passed here: its commit has the same package."""
-    return row["passed"] and not git("diff", "--quiet", row["commit"], "--", *PACKAGE)
+    """Whether what passed has passed here."""
+    return row["passed"] and not has_changed(row)
 
 
 def find_missing():
-    """What a release must pass, and has not on this package."""
+    """Returns what a release must pass, and has not on these sources."""
     words = (sys.executable, "-m", "nox", "-t", "release", "--list", "--json")
     wanted = json.loads(subprocess.check_output(words, cwd=ROOT, text=True))
     passed = {*OPTIONAL, *(name for name, row in read_rows().items() if is_current(row))}
@@ -98,12 +135,8 @@ def support():
     yield f"The other sessions of nox, by the commit on which each has passed: {'; '.join(lists)}."
 
 
-def main(*reports):
-    for report in reports:
-        record_report(report)
-    if not reports and (missing := find_missing()):
-        sys.exit(f"These sessions have not passed on this package: {', '.join(missing)}")
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1:]:
+        run_sessions(*sys.argv[1:])
+    elif missing := find_missing():
+        sys.exit(f"These sessions have not passed on these sources: {', '.join(missing)}")

@@ -11,6 +11,8 @@ import subprocess
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+# Where a change changes nothing that is measured.
+PAGES = (":!records", ":!docs", ":!*.md")
 TABLES = {}  # those of the docs, by name
 
 
@@ -26,7 +28,11 @@ def read(name):
 
 
 def write(name, rows, digits=4, **header):
-    """Times to four digits: their quartiles are further apart than that."""
+    """Writes a record, which names the commit that it is of; `commit=None` if each row does.
+    Times have four digits: their quartiles are further apart than that."""
+    header = {"commit": commit(), **header}
+    if header["commit"] is None:
+        del header["commit"]
     text = "".join(line(case, digits) + "\n" for case in (header, *rows))
     to = path(name)
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -122,17 +128,28 @@ def here(device="cpu"):
 
 
 def commit():
-    """That of this source tree."""
-    words = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
-    return subprocess.run(words, cwd=FOLDER, capture_output=True, text=True).stdout.strip()
+    """Returns the commit of this source tree, with "-dirty" where that lacks something of it."""
+
+    def git(*words):
+        command = ["git", *words]
+        return subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True).stdout
+
+    head = git("describe", "--always", "--exclude", "*").strip()
+    return head + "-dirty" * bool(git("status", "--porcelain", "--", ".", *PAGES))
 
 
 def made_on(record):
-    """That, in words. Older records do not name the processor, and so this says that."""
+    """Says on what a record was made. Some name no processor, or no commit."""
     m = record["machine"]
     parts = [
         f"torch {record['torch']}",
         m.get("cpu") or "a processor that the record does not name",
     ]
     parts += [f"{m['cores']} cores"] if "cores" in m else []
-    return ", ".join(parts + ([m["instruction_set"]] if "instruction_set" in m else []))
+    parts += [m["instruction_set"]] if "instruction_set" in m else []
+    return ", ".join(parts) + at_commit(record)
+
+
+def at_commit(record):
+    head, _, changed = record.get("commit", "").partition("-")
+    return f", at commit {code(head)}{' with changes' * bool(changed)}" if head else ""

@@ -49,7 +49,7 @@ def record_results() -> None:
         if has_what_is_called(identifier, release):
             row[side_of(identifier, release)] = measure_result(reproduce)
     rows = [by_id[identifier] for identifier in CHANGES]
-    records.write("changes", rows, digits=None, **record)
+    records.write("changes", rows, digits=None, commit=None, **record)
 
 
 def record_counts(counts: dict[str, Any]) -> None:
@@ -57,8 +57,9 @@ def record_counts(counts: dict[str, Any]) -> None:
     record = read_record()
     rows, pairs = record.pop("rows"), record.get("pairs", [])
     key = operator.itemgetter("first", "second")
+    counts |= {"commit": records.commit()}
     pairs = sorted([*(p for p in pairs if key(p) != key(counts)), counts], key=key)
-    records.write("changes", rows, digits=None, **record | {"pairs": pairs})
+    records.write("changes", rows, digits=None, commit=None, **record | {"pairs": pairs})
 
 
 def read_record() -> dict:

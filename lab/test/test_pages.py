@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import records
+from common import checked
 from lab import contract_tables, fill_tables, private_names_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +24,50 @@ def test_every_table_is_on_a_page():
 @pytest.mark.parametrize("page", fill_tables.pages())
 def test_tables_are_what_the_data_says(page):
     assert fill_tables.fill(read(page)) == read(page)
+
+
+# Those of PyTorch alone, and those whose rows name commits or are of none.
+NAMELESS = {"changes", "frameworks", "fuzz", "matrix", "sessions", "source-build", "verified"}
+# Made before records named a commit, or on changes that are in none. Whoever measures one again
+# takes it off.
+UNKNOWN = {
+    *("audit", "audited", "clamps-elsewhere", "compiled-models", "convert-libraries"),
+    *("convert-zoo", "in-place-hardtanh", "joint-2.13.0", "loops", "operator-counts", "pin"),
+    *("portable", "programs", "tensor-bounds", "tensor-bounds-t5", "vec16-proof", "vec16-times"),
+}
+CHANGED = {
+    *("ends", "evaluated-models", "learned-bounds", "real-models-2.13.0", "real-models-2.15.0"),
+}
+
+
+def test_a_record_names_its_commit():
+    unknown, changed = set(), set()
+    for path in records.FOLDER.glob("*.jsonl"):
+        commit = records.read(path.stem).get("commit", "")
+        unknown |= set() if commit else {path.stem}
+        changed |= {path.stem} if commit.endswith("-dirty") else set()
+    assert (unknown - NAMELESS, changed) == (UNKNOWN, CHANGED)
+
+
+def test_a_record_says_that_the_tree_had_changes(tmp_path, monkeypatch):
+    """In what is measured: pages and other records are not."""
+    git = ("git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b")
+    checked("git", "-C", tmp_path, "init", "-q")
+    monkeypatch.setattr(records, "FOLDER", tmp_path / "records")
+    (tmp_path / "records").mkdir()
+    (tmp_path / "setup.py").write_text("")
+    checked(*git, "add", ".")
+    checked(*git, "commit", "-q", "-m", "one")
+    head = checked(*git, "rev-parse", "HEAD")[:7]
+    (tmp_path / "README.md").write_text("")
+    records.write("measured", [])
+    assert records.read("measured") == {"commit": head, "rows": []}
+    assert records.at_commit(records.read("measured")) == f", at commit `{head}`"
+    (tmp_path / "setup.py").write_text("changed")
+    records.write("measured", [])
+    assert records.at_commit(records.read("measured")) == f", at commit `{head}` with changes"
+    records.write("measured", [], commit=None)
+    assert records.at_commit(records.read("measured")) == ""
 
 
 def test_a_table_without_an_end_takes_no_prose():

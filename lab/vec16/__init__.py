@@ -19,7 +19,7 @@ from torch.utils.cpp_extension import include_paths, library_paths
 from buildtools.torch_here import compiler
 from lab.series import PATCHES, git
 
-ROOM = Path(__file__).parent
+HERE = Path(__file__).parent
 # In their order: the second needs the first, and the third neither.
 MAXIMUM, BFLOAT16, HALF = PROPOSALS = ("vec512-maximum", "vec-bfloat16", "vec-half")
 FLAGS = {  # those of upstream's build
@@ -60,7 +60,7 @@ def compiled(source, to, instructions, folder, *flags):
     """With the headers of a folder: a program, or with -shared a library."""
     flags = ["-std=c++20", "-w", *FLAGS[instructions], *flags]
     flags += [f"-DCPU_CAPABILITY={instructions}", f"-DCPU_CAPABILITY_{instructions}"]
-    paths = [f"-I{path}" for path in (folder, ROOM, *include_paths())]
+    paths = [f"-I{path}" for path in (folder, HERE, *include_paths())]
     for path in library_paths():
         paths += [f"-L{path}", f"-Wl,-rpath,{path}"]
     command = [*compiler(), *flags, *paths, source, "-o", to, "-ltorch_cpu", "-lc10"]
@@ -77,7 +77,7 @@ def loops(folder, instructions, *proposals):
         own = headers(folder / name, *proposals)
         flags = ["-O3", f"-DLIBRARY={name}", "-shared", "-fPIC"]
         flags += ["-fvisibility=hidden", "-fvisibility-inlines-hidden"]  # not those of libtorch
-        compiled(ROOM / "loops.cpp", library, instructions, own, *flags)
+        compiled(HERE / "loops.cpp", library, instructions, own, *flags)
     torch.ops.load_library(library)
     return getattr(torch.ops, name)
 

@@ -96,8 +96,9 @@ def record(series, found):
         "cells": sum(found["held"].values()),
         "left out": sum(found["left out"].values()),
         "date": f"{date.today()}",
+        "commit": records.commit(),
     }
-    records.write("verified", [rows[key] for key in sorted(rows)])
+    records.write("verified", [rows[key] for key in sorted(rows)], commit=None)
 
 
 def main(words=None):

@@ -18,6 +18,7 @@ import clampgrad
 from clampgrad import EXACT, PSEUDO
 from codegen.generate import generate
 from common import DTYPES, assert_same, tied
+from oracle import EXTREMA
 
 pytestmark = [pytest.mark.thorough, pytest.mark.of_cpus("the host runs the kernels")]
 
@@ -27,7 +28,7 @@ EXACT_CALLS = [(gradient, False) for gradient in EXACT]
 CALLS = [*EXACT_CALLS, *product(PSEUDO, (False, True))]
 RECORDED = [c for c in CALLS if c[0] != "straight_through"]  # of numbers
 TENSORS = [
-    *product(("maximum", "minimum", "fmax", "fmin"), EXACT_CALLS),
+    *product(EXTREMA, EXACT_CALLS),
     *product(("clamp_min", "clamp_max", "clamp"), CALLS),
 ]
 DEFINED = {"as usual": [], "small tiles": ["-DSMALL_TILES"], "no pairs": ["-DONE_BY_ONE"]}

@@ -9,7 +9,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import clampgrad
 from common import BOUNDS, OPERATORS, RELEASE, assert_same, eager, outcome, tied
-from oracle import CONVENTIONS, EXACT, gradient_of_x
+from oracle import CONVENTIONS, EXACT, EXTREMA, gradient_of_x
 
 LENGTHS = (3, 1, 7)
 
@@ -107,7 +107,7 @@ def test_other_layouts_match_torch(layout, call, recorded):
 
 
 @pytest.mark.parametrize("convention", EXACT)
-@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin", "clamp_min"])
+@pytest.mark.parametrize("name", [*EXTREMA, "clamp_min"])
 def test_two_sequences_of_the_same_lengths(name, convention):
     """torch's own maximum has no gradient here."""
     values, g = [tied(11, seed=i, nan=False) for i in (0, 1)], tied(11, seed=2)

@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import clampgrad
 import records
 from common import Dispatched
+from oracle import EXTREMA
 
 RECORD = "operator-counts"
 MAXIMIZED = [f"{name}, maximize" for name in ("with_grad", "restoring")]
@@ -37,10 +38,7 @@ CLAMPS = {
     "clamp(x, y, z) of x, y": (clampgrad.clamp, 3, "xy"),
     "clamp(x, y, z) of y, z": (clampgrad.clamp, 3, "yz"),
 }
-EXTREMA = {
-    f"{name}(x, y)": (getattr(clampgrad, name), 2, "xy")
-    for name in ("maximum", "minimum", "fmax", "fmin")
-}
+EXTREMA = {f"{name}(x, y)": (getattr(clampgrad, name), 2, "xy") for name in EXTREMA}
 
 
 # From 2.15 on, a trace has an alias for detach().

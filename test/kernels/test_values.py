@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import clampgrad
 from common import run, slow_after
+from oracle import EXTREMA
 
 pytestmark = [
     pytest.mark.compiled("the portable implementation calls ATen"),
@@ -28,7 +29,7 @@ NUMBERS = (*SHORT, torch.float32, torch.float64)
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 PATTERNS = torch.arange(-(2**15), 2**15, dtype=torch.int16)
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 6.0, 1e-40, -1e-40, 6e-8, math.inf, -math.inf, 3e38, -6.5e4, 0.1)
-PAIRS = ("maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max")
+PAIRS = (*EXTREMA, "clamp_min", "clamp_max")
 SET = torch.backends.cpu.get_cpu_capability()  # without one, ATen's kernels keep NaNs, too
 LOWER = {"AVX512": ["avx2", "default"], "AVX2": ["default"]}.get(SET, [])
 

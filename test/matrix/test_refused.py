@@ -9,7 +9,7 @@ import torch
 
 import clampgrad
 from common import BOUNDS, OPERATORS, assert_same, outcome
-from oracle import CONVENTIONS, PSEUDO
+from oracle import CONVENTIONS, EXTREMA, PSEUDO
 
 
 def overlapping(t):
@@ -169,7 +169,7 @@ def test_a_wrong_name_is_refused_whatever_the_arguments(name, maximize):
     error, text = WRONG[name, maximize]
     more = {"gradient": name} | ({"maximize": True} if maximize else {})
     operators = [op + suffix for op in OPERATORS for suffix in ("", "_")]
-    for operator in operators if maximize else [*operators, "maximum", "minimum", "fmax", "fmin"]:
+    for operator in operators if maximize else [*operators, *EXTREMA]:
         xs = torch.ones(2), torch.ones(2, requires_grad=True) * 1, torch.arange(2)
         for x, bound in product((*xs, object()), (*READABLE, "0", [0], 10**25, object())):
             with pytest.raises(error, match=text):
@@ -181,7 +181,7 @@ def test_a_wrong_name_is_refused_whatever_the_arguments(name, maximize):
 
 
 @pytest.mark.parametrize("name", PSEUDO)
-@pytest.mark.parametrize("operator", ["maximum", "minimum", "fmax", "fmin"])
+@pytest.mark.parametrize("operator", EXTREMA)
 def test_no_interval_to_be_outside_of(operator, name):
     for x in (torch.ones(2), torch.ones(2, requires_grad=True)):
         for namespace in (clampgrad, torch.ops.clampgrad):

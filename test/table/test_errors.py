@@ -17,11 +17,10 @@ from clampgrad._contract.messages import MESSAGES
 from clampgrad._contract.table import ALIASES, unknown_gradient_message
 from common import DTYPES, OPERATORS, assert_same, outcome, sample_if_portable
 from matrix.reference import forward
-from oracle import CONVENTIONS
+from oracle import CONVENTIONS, EXTREMA
 
 BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
 NAMES = [name + suffix for name in (*BOUNDS, "clip") for suffix in ("", "_")]
-EXTREMA = ("maximum", "minimum", "fmax", "fmin")
 ACTIVATIONS = ("relu", "relu6", "hardtanh")
 
 

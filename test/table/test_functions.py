@@ -13,7 +13,7 @@ import torch
 import clampgrad
 from clampgrad import _implementation
 from common import RELEASE, python, sample_if_portable
-from oracle import TABLE
+from oracle import EXTREMA, TABLE
 
 OF_CLAMP = "gradient='min_norm', maximize=False"
 SIGNATURES = {
@@ -24,7 +24,7 @@ SIGNATURES = {
     "clamp_max": f"(input, max, *, {OF_CLAMP}, out=None)",
     "clamp_max_": f"(input, max, *, {OF_CLAMP})",
 }
-for _name in ("maximum", "minimum", "fmax", "fmin"):
+for _name in EXTREMA:
     SIGNATURES[_name] = "(input, other, *, gradient='min_norm', out=None)"
 
 
@@ -234,7 +234,7 @@ BOUNDS = {
     "clamp_max": [(1,), (ones,)],
 }
 CALLS = [(name + end, args) for name, of in BOUNDS.items() for end in ("", "_") for args in of]
-CALLS += [(name, (zeros,)) for name in ("maximum", "minimum", "fmax", "fmin")]
+CALLS += [(name, (zeros,)) for name in EXTREMA]
 
 
 def outcome(function, args):

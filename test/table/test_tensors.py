@@ -9,7 +9,7 @@ import torch
 import clampgrad
 from common import DTYPES, assert_same, check_rows, outcome, sample_if_portable
 from matrix.reference import forward
-from oracle import CONVENTIONS, EXACT, TWO_STEP
+from oracle import CONVENTIONS, EXACT, EXTREMA, TWO_STEP
 
 OF_BOTH = (*DTYPES, torch.uint8, torch.int8, torch.int64)
 NUMBERS = (0.1, -1, 1000, torch.nan)
@@ -122,7 +122,7 @@ def test_the_same_compiled(backend):
     check_rows(compiled, f, given, torch.ones(1, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+@pytest.mark.parametrize("name", EXTREMA)
 def test_out_of_two_tensors(name):
     a, b, out = torch.tensor([0.0, 2.0]), torch.tensor([1.0, 1.0]), torch.empty(0)
     assert getattr(clampgrad, name)(a, b, out=out) is out

@@ -113,7 +113,7 @@ def test_the_rows_of_a_gpu_come_first(monkeypatch, tmp_path):
         "| a model | A GPU, torch 2.13.0 | 20 ms, 4.0 (32) MiB | 20 ms, 4.0 (32) MiB |",
         of_cpu,
     ]
-    assert "recorded on a GPU yet" not in both and "at commit abcdef0" in both
+    assert "recorded on a GPU yet" not in both and "at commit `abcdef0`" in both
 
 
 def test_a_caption_names_the_processor():

@@ -9,7 +9,7 @@ from torch.func import grad, jacrev, jvp, vmap
 
 import clampgrad
 from common import DTYPES, assert_same, sample_if_portable, seeded
-from oracle import CONVENTIONS
+from oracle import CONVENTIONS, EXTREMA
 
 IN_DIMS = [(0, None, None), (None, 0, None), (None, None, 1), (1, 0, None), (0, 1, 0)]
 
@@ -85,7 +85,7 @@ def test_a_number_before_a_tensor_is_rounded_to_the_dtype_of_x(convention, expec
         assert grad(lambda *args: f(*args).sum(), of)(x, hi)[0].tolist() == expected
 
 
-PAIRS = ["maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"]
+PAIRS = [*EXTREMA, "clamp_min", "clamp_max"]
 
 
 @pytest.mark.parametrize(

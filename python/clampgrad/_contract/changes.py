@@ -1,9 +1,6 @@
 """What PyTorch changed from release to release: changes.json, measured by comparing whole releases.
 
-Columns: `since`, and `until` for what was taken back; `kind` ("silent", "error before", "error
-since"); `what` differs, under which `condition`; what a `pin` does on a release that has the
-change ("restored"; "as since" if every release returns the new result; "" if nothing); `upstream`,
-the pull request; and the public functions whose `calls` an audit recognises.
+docs/comparing_releases.md says what its columns mean.
 """
 
 import json

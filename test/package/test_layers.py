@@ -1,5 +1,5 @@
-"""The floors of csrc/ and python/clampgrad: a file uses only its own floor and
-those below, without circles."""
+"""The layers of csrc/ and python/clampgrad: a file uses only its own folder and
+lower layers, without circles."""
 
 import ast
 import itertools
@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 PACKAGE = ROOT / "python/clampgrad"
 
-# From the ground up; the rooms of one floor do not use each other.
-FLOORS = {
+# The lowest first; the folders of one layer do not use each other.
+LAYERS = {
     CSRC: [["base"], ["kernels"], ["ops"], ["clampgrad", "functorch", "pin"], ["python"]],
     PACKAGE: [
         *(["_contract", "_torch"], ["_implementation"], ["functional", "_pin"], ["activations"]),
@@ -65,34 +65,34 @@ def used(path):
     return {*filter(None, found)} - {path}
 
 
-def room(tree, path):
-    """The entry of FLOORS for a file: a folder, or a module; a program
+def folder_of(tree, path):
+    """The entry of LAYERS for a file: a folder, or a module; a program
     is on top wherever it lies."""
     return path.stem if path.stem == "__main__" else Path(path.relative_to(tree).parts[0]).stem
 
 
 def above(tree, path, other):
-    floor = {name: n for n, names in enumerate(FLOORS[tree]) for name in names}
-    own, to = room(tree, path), room(tree, other)
-    return own != to and floor[to] >= floor[own]
+    layer = {name: n for n, names in enumerate(LAYERS[tree]) for name in names}
+    own, to = folder_of(tree, path), folder_of(tree, other)
+    return own != to and layer[to] >= layer[own]
 
 
-@pytest.mark.parametrize("tree", FLOORS, ids=["csrc", "python"])
+@pytest.mark.parametrize("tree", LAYERS, ids=["csrc", "python"])
 def test_what_is_used_is_below(tree):
     uses = {path: used(path) for path in sources(tree)}
-    assert {room(tree, path) for path in uses} == {*itertools.chain(*FLOORS[tree])}
+    assert {folder_of(tree, path) for path in uses} == {*itertools.chain(*LAYERS[tree])}
     assert [(str(p), str(to)) for p in uses for to in uses[p] if above(tree, p, to)] == []
     TopologicalSorter(uses).prepare()  # CycleError: files that use each other
 
 
-# ---- Two houses ----------------------------------------------------------------------------------
+# ---- The product and the laboratory --------------------------------------------------------------
 
-ROOMS_OF_THE_PRODUCT = (
+PRODUCT_FOLDERS = (
     *("benchmarks", "buildtools", "codegen", "docs", "examples", "python", "records", "test"),
     *("conftest.py", "oracle.py", "setup.py"),
 )
-PRODUCT = [p for name in ROOMS_OF_THE_PRODUCT for p in (ROOT / name).rglob("*.py")]
-PRODUCT += [ROOT / name for name in ROOMS_OF_THE_PRODUCT if name.endswith(".py")]
+PRODUCT = [p for name in PRODUCT_FOLDERS for p in (ROOT / name).rglob("*.py")]
+PRODUCT += [ROOT / name for name in PRODUCT_FOLDERS if name.endswith(".py")]
 
 
 def of_the_laboratory(path):
