@@ -12,7 +12,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 import clampgrad
 from clampgrad._pin import compiled_code
-from clampgrad._torch.changes import apply_changes
+from clampgrad._torch.replacements import apply_replacements
 from common import HALF, INDUCTOR, OWN, RELEASE, Dispatched, assert_same, slope
 
 ALL = [1, 0]
@@ -311,8 +311,8 @@ def test_where_the_global_state_has_no_guard_of_its_own(monkeypatch):
             pass
 
     monkeypatch.setattr("torch._dynamo.guards.GuardBuilder", GuardBuilder)
-    changes = compiled_code.guard_compiled_code(torch._dynamo.guards)
-    with apply_changes(changes), clampgrad.pin("half"):
+    replacements = compiled_code.guard_compiled_code(torch._dynamo.guards)
+    with apply_replacements(replacements), clampgrad.pin("half"):
         GuardBuilder().GRAD_MODE(SimpleNamespace())
         ((check, says),) = guards
         assert check({}) and "'half'" in says[0]

@@ -74,7 +74,7 @@ import os, signal, time
 from clampgrad._pin import first_pin
 lock = {
     "first": first_pin._install_lock,
-    "changing": first_pin._change_lock,
+    "changing": first_pin._replacement_lock,
     "compiler": torch._dynamo.convert_frame.compile_lock,
 }[sys.argv[1]]
 begun = threading.Event()
