@@ -97,9 +97,7 @@ def summary(contents: Contents) -> str:
             f"No other exact convention would change the gradient at {where} that a gradient reached"
         )
     if minor(torch.__version__) not in COMPARED:
-        sentences.append(
-            f"PyTorch {minor(torch.__version__)}, which runs here, observation not compared"
-        )
+        sentences.append(f"PyTorch {minor(torch.__version__)}, which runs here, was not compared")
     if contents.findings:
         sentences.append(_warnings_sentence(contents.findings, contents.place))
     return " ".join(f"{sentence.rstrip('. ')}." for sentence in sentences)
@@ -130,7 +128,7 @@ def _first_sentence(
         sentence = f"{between} the gradient did not change at {where} that a gradient reached"
     elif contents.findings and not any(f.recorded for f in contents.findings):
         where = any_of(len(contents.findings), "call")
-        sentence = f"{between} the gradient did not change: none observation recorded at {where}"
+        sentence = f"{between} the gradient did not change: none was recorded at {where}"
     elif contents.findings:
         sentence = (
             f"No gradient reached {any_of(len(contents.findings), SITE)}: positions were counted, but "
@@ -139,7 +137,7 @@ def _first_sentence(
     elif gap:
         return f"Whether the gradient changed {between.lower()} is unknown: {gap}"
     else:
-        return "No call of the clamp family observation seen"
+        return "No call of the clamp family was seen"
     return f"{sentence}; {gap}, and may have changed" if gap else sentence
 
 
@@ -186,7 +184,7 @@ def _suspects_section(contents: Contents) -> list[list[str]]:
     lines = []
     for s in contents.suspects:
         call = _add_module(f"{s.function} at {contents.place(s.file, s.line)}", s.module)
-        observation = "so it observation" if s.met else "which could not be seen"
+        observation = "so it was" if s.met else "which could not be seen"
         condition = f" where {s.condition}; {observation}," if s.condition else ""
         lines.append(
             f"{call}: {s.what}, {_describe_releases(s)},{condition} in {counted(s.calls, 'call')}."
@@ -333,7 +331,7 @@ def _write_notes(findings: list[Finding], skipped: Counter[str], every: int) -> 
             "the norm of the difference over the norm. Its effect further back is not followed."
         )
     if any(not f.moved for f in findings):
-        notes.append("Blank there: nothing observation differentiated, or no gradient arrived.")
+        notes.append("Blank there: nothing was differentiated, or no gradient arrived.")
     if any(None in f.moved.values() for f in findings):
         notes.append("from 0: the gradient is 0 now, and would not be under that convention.")
     if any(f.dead for f in findings):
