@@ -194,6 +194,17 @@ def test_a_filter_sees_every_name_of_a_shared_module():
             clampgrad.nn.undo(model)
 
 
+def test_a_filter_where_modules_are_shared_at_every_level():
+    """The first of 2 ** 64 names is accepted, and no other is made."""
+    relu = model = nn.ReLU6()
+    for _ in range(64):
+        model = nn.Sequential(model, model)
+    for change in CHANGES.values():
+        change(model, filter_fn=lambda module, name: module is relu)
+        assert [*clampgrad.nn.conversions(model)] == [".".join("0" * 64)]
+        clampgrad.nn.undo(model)
+
+
 def test_convert_leaves_modules_of_ours_as_they_are():
     """It changes no gradient, neither of our modules nor what set_gradient has set."""
     own = clampgrad.nn.ReLU(gradient="half"), clampgrad.nn.Clamp(0, 1, gradient="inclusive")

@@ -164,6 +164,15 @@ def test_a_block_that_is_kept():
         assert pin.current() is None
 
 
+def test_a_block_inside_a_block_of_the_same_object():
+    kept = set_pin("half")
+    with kept, kept:
+        with kept:
+            set_pin("straight_through")
+        assert pin.current() == "half"
+    assert pin.current() is None
+
+
 def test_a_block_of_the_process_inside_a_compiled_function():
     """It breaks the graph, as a call does."""
 

@@ -280,6 +280,20 @@ with clampgrad.pin("installed"):
 """
 
 
-def test_torchs_functions_are_those_of_the_import():
+OURS_IN_F = """
+import torch
+import torch.nn.functional as F
+import clampgrad
+
+for name in ("relu", "relu6", "hardtanh"):
+    for x in (torch.tensor([-1, 0, 9]), torch.tensor([-1.0, 0.0, 9.0]).to_sparse()):
+        expected = getattr(F, name)(x)
+        setattr(F, name, getattr(clampgrad, name))
+        assert torch.equal(getattr(F, name)(x).to_dense(), expected.to_dense()), name
+"""
+
+
+@pytest.mark.parametrize("program", [PATCHED, OURS_IN_F], ids=["torch", "torch.nn.functional"])
+def test_torchs_functions_are_those_of_the_import(program):
     """A program may put ours in their place, or others."""
-    python("-c", PATCHED)
+    python("-c", program)

@@ -211,6 +211,7 @@ class set_pin:
             verbose.is_wanted()  # raises for a wrong value, before anything is pinned
             ensure_hooks_installed()
         self._before = state.set_process_pin(self._name)
+        self._blocks: list[str | None] = []  # what each block of this object sets at its end
         if self._name is not None:
             verbose.announce_pin(self._name)
 
@@ -219,11 +220,12 @@ class set_pin:
 
     def __enter__(self) -> set_pin:
         # Again, because another pin may have been set since, if the object was kept.
-        state.set_process_pin(self._name)
+        previous = state.set_process_pin(self._name)
+        self._blocks.append(previous if self._blocks else self._before)
         return self
 
     def __exit__(self, *_: object) -> None:
-        state.set_process_pin(self._before)
+        state.set_process_pin(self._blocks.pop())
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
         state.set_process_pin(self._before)
