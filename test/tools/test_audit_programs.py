@@ -172,7 +172,7 @@ def test_what_cannot_be_counted_is_said():
 
 
 def test_a_failure_of_ours_is_no_failure_of_theirs(monkeypatch):
-    monkeypatch.setattr("clampgrad._tools.audit.examination.positions", lambda *_: 1 / 0)
+    monkeypatch.setattr("clampgrad._tools.audit.examination.find_positions", lambda *_: 1 / 0)
     x = leaf()
     with clampgrad.audit() as report:
         clamp(x).sum().backward()

@@ -14,7 +14,6 @@ from clampgrad._torch.surroundings import FOR_LISTS, is_batched_gradient
 
 Operands: TypeAlias = tuple[Any, Any, Any]  # input, lower bound or None, upper bound or None
 
-PAIRS = ("maximum", "minimum", "fmax", "fmin")
 OTHER_NAMES = {"clamp": "clip", "maximum": "max", "minimum": "min"}
 
 
@@ -25,7 +24,7 @@ class Operator(NamedTuple):
     # From its arguments to the operands; None if with these it is another function, as
     # torch.max(x, dim) is.
     read: Callable[..., Operands | None]
-    again: Callable[..., Tensor]  # from the operands to the result
+    rerun: Callable[..., Tensor]  # from the operands to the result
     has_own_formula: bool = False  # the same in every release and under every pin
     is_ours: bool = False
 
@@ -42,10 +41,10 @@ class Call(NamedTuple):
     through: str  # the operator that this calls, if it is another
     operator: Operator
     keywords: tuple[tuple[str, Any], ...]  # gradient and maximize, of our own functions
-    tensors: tuple[bool, bool]  # which of the bounds are Tensors
+    are_tensors: tuple[bool, bool]  # which of the bounds are Tensors
     differentiated: tuple[bool, bool, bool]
-    has: tuple[bool, bool]
-    of_bounds: int | None  # the bits of a position that the bounds decide, where both are numbers
+    has_bound: tuple[bool, bool]  # a lower one, an upper one
+    bound_bits: int | None  # the bits of a position that the bounds decide, where both are numbers
     dtype: torch.dtype
     device: torch.device
     pin: str | None
@@ -81,17 +80,21 @@ def _read_hardtanh(
     return input, min_val, max_val
 
 
+# By the names of the operators without their in-place forms.
 READERS: dict[str, Any] = dict(
     clamp=_read_clamp,
     clamp_min=_read_clamp,
     clamp_max=_read_clamp_max,
     maximum=_read_lower_bound,
     minimum=_read_upper_bound,
+    fmax=_read_lower_bound,
+    fmin=_read_upper_bound,
 )
-READERS |= dict(fmax=_read_lower_bound, fmin=_read_upper_bound)
 
 
-def call(name: str, function: Any, x: Tensor, lo: Any, hi: Any, **keywords: Any) -> Tensor:
+def call_with_bounds(
+    name: str, function: Any, x: Tensor, lo: Any, hi: Any, **keywords: Any
+) -> Tensor:
     """Calls a function of the clamp family with the bounds that it has."""
     return (
         function(x, lo, hi, **keywords)
@@ -112,7 +115,7 @@ def operators_by_function() -> dict[Any, Operator]:
     for name, read in READERS.items():
         for library, spaces in {torch: (torch, Tensor), functional: (functional,)}.items():
             function = getattr(library, name)
-            rerun, is_ours = partial(call, name, function), library is functional
+            rerun, is_ours = partial(call_with_bounds, name, function), library is functional
             add(spaces, name, Operator(name, read, rerun, is_ours=is_ours))
             other = OTHER_NAMES.get(name)
             if other and hasattr(library, other):
@@ -135,7 +138,7 @@ def _call_list_operator(name: str, x: Tensor, lo: Any, hi: Any) -> Tensor:
 # Those whose kernels announce a call, by their names in aten. maximum and minimum of lists are not
 # among them: they have formulas of their own, which no release changed.
 KERNEL_OPERATORS = {
-    name: Operator(name, read, partial(call, name, getattr(torch, name)))
+    name: Operator(name, read, partial(call_with_bounds, name, getattr(torch, name)))
     for name, read in READERS.items()
 }
 KERNEL_OPERATORS |= {

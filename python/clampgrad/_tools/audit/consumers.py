@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._tools.audit.callers import Caller, find_caller
-from clampgrad._tools.audit.positions import rounded
+from clampgrad._tools.audit.positions import round_to_dtype
 from clampgrad._tools.audit.sites import Site
 from clampgrad._torch.surroundings import force_recording, in_transform, unseen, version
 
@@ -170,7 +170,7 @@ class Consumers:
                 singular = Singular(name, argument, trace.dtype, image.finite, find_caller())
                 site.hazards.setdefault(("singular", which, name, singular.caller), singular)
         with unseen():
-            sound = [(s, rounded(v, result.dtype)) for s, v in sound if v == v]
+            sound = [(s, round_to_dtype(v, result.dtype)) for s, v in sound if v == v]
         if not result.is_inference():
             self.begin(result, sound)
 

@@ -23,9 +23,14 @@ from clampgrad._tools.audit.calls import (
 from clampgrad._tools.audit.consumers import Consumers, Side
 from clampgrad._tools.audit.lint import note_rounding
 from clampgrad._tools.audit.observer import ResultHandler
-from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
+from clampgrad._tools.audit.positions import (
+    cast_for_comparison,
+    find_bound_bits,
+    find_positions,
+    round_to_dtype,
+)
 from clampgrad._tools.audit.report import Report
-from clampgrad._tools.audit.sites import Key, Site, Variant
+from clampgrad._tools.audit.sites import Site, SiteKey, Variant
 from clampgrad._torch.dispatcher import exclude_outer_levels
 from clampgrad._torch.surroundings import (
     base_of,
@@ -129,10 +134,10 @@ class Examination:
             is_again = in_backward() and not site.is_of_backward
             if not variant.is_due(self._every, is_again):
                 return None
-            element_positions = positions(*compared(operands, call.dtype))
+            element_positions = find_positions(*cast_for_comparison(operands, call.dtype))
             if not is_again:
                 with outside_transforms():
-                    self._memory -= variant.see(unwrapped(element_positions), self._memory)
+                    self._memory -= variant.count_call(unwrapped(element_positions), self._memory)
             bounds = self._find_followed_bounds(site, variant.call, operands)
         # The node of x is read before the call, which may be in place and give x another.
         upstream = x.grad_fn, x.output_nr
@@ -159,7 +164,7 @@ class Examination:
         return bounds
 
     def _find_site(self, caller: Caller, call: Call) -> tuple[Site, Variant]:
-        key = Key(caller, call.function, call.through, call.gradient)
+        key = SiteKey(caller, call.function, call.through, call.gradient)
         site = self._report._sites.get(key)
         if site is None:
             site = self._report._sites.setdefault(key, Site(key, in_backward()))
@@ -185,9 +190,9 @@ class Examination:
         one upstream of the call, which made the input."""
         if bounds and not result.is_inference():
             with unseen():
-                bounds = [(side, rounded(v, result.dtype)) for side, v in bounds]
+                bounds = [(side, round_to_dtype(v, result.dtype)) for side, v in bounds]
             self._consumers.begin(result, bounds)
-        if not variant.records:
+        if not variant.records_gradient:
             return
         node, output, select_part = _find_gradient_node(result, is_mutated=result is x)
         if node is None:
@@ -232,7 +237,7 @@ class Examination:
             alike = [g for g in grad_inputs if g is not None and g.shape == grad_output.shape]
             # Most gradients are finite, which their sum shows in one pass.
             alike = [g for g in alike if not g.sum().isfinite()]
-            variant.behind[node] += sum(
+            variant.not_finite_upstream[node] += sum(
                 int((~g.isfinite() & (grad_output == 0)).sum()) for g in alike
             )
 
@@ -252,7 +257,7 @@ class Examination:
         with unseen():
             element_positions, g = unwrap_together(element_positions, select_part(g.detach()))
             with outside_transforms():
-                variant.hear(element_positions, g)
+                variant.add_gradient(element_positions, g)
 
 
 class GradientHook:
@@ -345,7 +350,7 @@ def describe_call(
     with unseen():
         dtype = dtype_of_result(operands)
         with outside_transforms():
-            bound_bits = None if any(are_tensors) else of_bounds(dtype, lo, hi)
+            bound_bits = None if any(are_tensors) else find_bound_bits(dtype, lo, hi)
     differentiated: Any = tuple(isinstance(v, Tensor) and is_recorded_here([v]) for v in operands)
     gradient = kwargs.get("gradient", "min_norm")
     keywords = {"gradient": CANONICAL.get(gradient, gradient)} if operator.is_ours else {}
@@ -356,10 +361,10 @@ def describe_call(
         through=through,
         operator=operator,
         keywords=tuple(keywords.items()),
-        tensors=are_tensors,
+        are_tensors=are_tensors,
         differentiated=differentiated,
-        has=(lo is not None, hi is not None),
-        of_bounds=bound_bits,
+        has_bound=(lo is not None, hi is not None),
+        bound_bits=bound_bits,
         dtype=dtype,
         device=x.device,
         pin=pin.current() if operator.follows_torch else None,

@@ -115,7 +115,7 @@ class Finding:
 
 def make_finding(site: Site, compared: tuple[str, ...]) -> Finding:
     variants = [v for v in site.variants.values() if v.calls]
-    counts = site.counts()
+    counts = site.count_by_kind()
     releases_differ = CHANGES[OF_CLAMPS].is_between(compared)
     warnings = [w for w in diagnose(site) if releases_differ or w.name != "conventions-differ"]
     return Finding(
@@ -125,14 +125,14 @@ def make_finding(site: Site, compared: tuple[str, ...]) -> Finding:
         dtypes=list(dict.fromkeys(dtype_name(v.call.dtype) for v in variants)),
         bounds=[list(pair) for pair in site.bounds],
         calls=sum(v.calls for v in variants),
-        recorded=sum(v.calls for v in variants if v.now is not None),
+        recorded=sum(v.calls for v in variants if v.current_response is not None),
         elements=sum(counts.values()),
         at_bound=counts["at_bound"],
         beyond=counts["beyond"],
         nan=counts["nan"],
-        dead=site.dead(),
-        moved=site.moved(),
-        not_finite={name: site.infinite_under(name) for name in RELEASES},
+        dead=site.count_dead(),
+        moved=site.measure_distances(),
+        not_finite={name: site.count_infinite_changes(name) for name in RELEASES},
         follows_torch=site.follows_torch,
         warnings=warnings,
         remedy=write_remedy(warnings, site.key.function, site.key.through, site.key.caller.file),

@@ -12,8 +12,8 @@ from clampgrad._contract.words import counted, out_of
 from clampgrad._tools.audit.callers import packages_folder
 from clampgrad._tools.audit.calls import is_of_list, out_of_place_name
 from clampgrad._tools.audit.consumers import Singular
-from clampgrad._tools.audit.positions import AT_HI, AT_LO, rounded, shortest
-from clampgrad._tools.audit.sites import COUNT, Site, passing
+from clampgrad._tools.audit.positions import AT_HI, AT_LO, round_to_dtype, shortest_digits
+from clampgrad._tools.audit.sites import COUNT, Site, passing_mask
 
 WARNINGS = {
     "bound-rounds": "the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one",
@@ -87,7 +87,7 @@ def _find_changed_values(
     for which, bound in {"min": lo, "max": hi}.items():
         if bound is None or bound != bound:
             continue
-        become[which] = rounded(bound, dtype)
+        become[which] = round_to_dtype(bound, dtype)
         if become[which] != bound and become[which] in MEANINGFUL:
             changes.append((which, bound, become[which]))
     if lo is not None and hi is not None and lo < hi and become.get("min") == become.get("max"):
@@ -110,7 +110,7 @@ def diagnose(site: Site) -> list[Diagnostic]:
 
 
 def _diagnose_rounding(bound: RoundedBound) -> Diagnostic:
-    dtype, becomes = dtype_name(bound.dtype), shortest(bound.becomes, bound.dtype)
+    dtype, becomes = dtype_name(bound.dtype), shortest_digits(bound.becomes, bound.dtype)
     if bound.which == "both":
         message, nearest = f"both bounds are {becomes} in {dtype}", None
     else:
@@ -121,7 +121,7 @@ def _diagnose_rounding(bound: RoundedBound) -> Diagnostic:
         "written": bound.written,
         "becomes": bound.becomes,
         "nearest": nearest,
-        "nearest_text": nearest and shortest(nearest, bound.dtype),
+        "nearest_text": nearest and shortest_digits(nearest, bound.dtype),
         "dtype": dtype,
         "wider": dtype_name(bound.wider),
     }
@@ -146,8 +146,11 @@ def _is_gradient_passed(site: Site, which: str, convention: str | None = None) -
     convention."""
     bit = AT_LO if which == "min" else AT_HI
     at_bound = [position for position in range(256) if position & bit]
-    answers = (v.now if convention is None else v.under(convention) for v in site.differentiated())
-    return any(bool(answer.slope[at_bound].any()) for answer in answers if answer)
+    responses = (
+        v.current_response if convention is None else v.response_under(convention)
+        for v in site.differentiated()
+    )
+    return any(bool(response.slope[at_bound].any()) for response in responses if response)
 
 
 def _is_always_blocked(site: Site, which: str, hazard: Singular) -> bool:
@@ -156,11 +159,11 @@ def _is_always_blocked(site: Site, which: str, hazard: Singular) -> bool:
 
 
 def _diagnose_singularity(site: Site, which: str, hazard: Singular) -> Diagnostic:
-    at_or_beyond = sum(site.counts()[kind] for kind in ("at_bound", "beyond"))
+    at_or_beyond = sum(site.count_by_kind()[kind] for kind in ("at_bound", "beyond"))
     what = "derivative" if hazard.finite else "value"
     message = (
         f"where the input is at or beyond {which}, {hazard.caller.file}:{hazard.caller.line} takes "
-        f"{hazard.function} of {shortest(hazard.argument, hazard.dtype)}, whose {what} is not "
+        f"{hazard.function} of {shortest_digits(hazard.argument, hazard.dtype)}, whose {what} is not "
         f"finite; {counted(at_or_beyond, 'element')} stood at or beyond a bound"
     )
     evidence = {
@@ -180,7 +183,7 @@ def _diagnose_singularity(site: Site, which: str, hazard: Singular) -> Diagnosti
 
 def _diagnose_not_finite(site: Site) -> list[Diagnostic]:
     variants = site.differentiated()
-    behind = sum((v.behind for v in variants), Counter())
+    by_node = sum((v.not_finite_upstream for v in variants), Counter())
     warnings = [
         Diagnostic(
             "gradient-not-finite",
@@ -188,11 +191,15 @@ def _diagnose_not_finite(site: Site) -> list[Diagnostic]:
             f"{counted(count, 'infinite or NaN gradient')} of it",
             {"node": node, "made": count},
         )
-        for node, count in behind.items()
+        for node, count in by_node.items()
         if count
     ]
     arrived = sum(int(v.infinite.sum()) for v in variants)
-    left = sum(v.infinite_where(passing(v.now)) for v in variants if v.now is not None)
+    left = sum(
+        v.count_infinite(passing_mask(v.current_response))
+        for v in variants
+        if v.current_response is not None
+    )
     if not arrived:
         return warnings
     gradients = sum(int(v.sums[COUNT].sum()) for v in variants)
@@ -205,8 +212,8 @@ def _diagnose_not_finite(site: Site) -> list[Diagnostic]:
 def _diagnose_difference(site: Site) -> list[Diagnostic]:
     if not site.follows_torch:
         return []
-    norm, signs = site.between("inclusive", "joint")
-    gradients = sum(int(v.sums[COUNT].sum()) for v in site.heard())
+    norm, signs = site.compare_conventions("inclusive", "joint")
+    gradients = sum(int(v.sums[COUNT].sum()) for v in site.variants_with_gradients())
     if norm <= MOST_NORM and signs <= MOST_SIGNS * gradients:
         return []
     message = (
@@ -215,8 +222,11 @@ def _diagnose_difference(site: Site) -> list[Diagnostic]:
         f"{out_of(signs, gradients, 'gradient')}"
     )
     only_inclusive = sum(
-        v.infinite_where(passing(v.under("inclusive")) & ~passing(v.under("min_norm")))
-        for v in site.heard()
+        v.count_infinite(
+            passing_mask(v.response_under("inclusive"))
+            & ~passing_mask(v.response_under("min_norm"))
+        )
+        for v in site.variants_with_gradients()
     )
     evidence = {
         "relative_norm": norm,

@@ -19,7 +19,7 @@ from clampgrad._pin.installed import describe_patch
 from clampgrad._tools.audit import text
 from clampgrad._tools.audit.callers import shorten_path
 from clampgrad._tools.audit.finding import Finding, make_finding
-from clampgrad._tools.audit.sites import Key, Site
+from clampgrad._tools.audit.sites import Site, SiteKey
 from clampgrad._tools.audit.suspects import Suspect
 from clampgrad._tools.audit.text import Contents
 from clampgrad._tools.tables import preformatted, width_of
@@ -46,13 +46,13 @@ class Report:
         compared: tuple[str, ...] = COMPARED,
         suspects: Mapping[Any, Suspect] = {},  # noqa: B006
     ) -> None:
-        self._sites: dict[Key, Site] = {}
+        self._sites: dict[SiteKey, Site] = {}
         self._every = every
         self._folder = os.getcwd()  # the program may go elsewhere
         self.skipped: Counter[str] = Counter()
         self.compared = compared
         self._suspects = suspects
-        self._failed: set[Key] = set()  # sites of which no finding could be made
+        self._failed: set[SiteKey] = set()  # sites of which no finding could be made
         self._unknown: Counter[str] = Counter()  # of those skipped, whose gradient may have changed
 
     def _skip(self, reason: str, follows_torch: bool = True) -> None:

@@ -17,10 +17,10 @@ from clampgrad._contract.changes import CHANGES, Change
 from clampgrad._tools.audit.callers import Caller, find_call_origin, is_called_by
 from clampgrad._torch.quiet import quietly
 from clampgrad._torch.surroundings import in_forward_mode, unseen
+from clampgrad._torch.torchs_functions import EXTREMA
 
 SIXTEEN_BITS = (torch.bfloat16, torch.float16)
 UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
-EXTREMA = ("maximum", "minimum", "fmax", "fmin")
 
 # Functions in Python whose calls function modes do not handle, and functions which they call.
 UNANNOUNCED: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -32,7 +32,7 @@ UNANNOUNCED: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-class Key(NamedTuple):
+class SuspectKey(NamedTuple):
     """The key of a suspect: a place in the code, and a row of the table."""
 
     change: str
@@ -81,7 +81,7 @@ class Suspects:
     """Judges the calls of one audit."""
 
     def __init__(self, compared: tuple[str, ...]) -> None:
-        self.by_key: dict[Key, Suspect] = {}
+        self.by_key: dict[SuspectKey, Suspect] = {}
         self.functions: dict[Any, list[Change]] = {}  # what changed, by function
         self._changes = {c.id: c for c in CHANGES.values() if c.is_between(compared)}
         for change in self._changes.values():
@@ -146,7 +146,7 @@ class Suspects:
     def _add(self, change: Change, met: bool | None, function: str = "") -> None:
         caller, outermost = find_call_origin()
         function = function or outermost.name
-        key = Key(change.id, function, caller)
+        key = SuspectKey(change.id, function, caller)
         if key not in self.by_key:
             self.by_key[key] = Suspect(
                 change=change.id,
