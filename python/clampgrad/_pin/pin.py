@@ -36,10 +36,10 @@ class pin:
     clampgrad's operators of those names. The forward does not change. The pin also applies to
     functions that are composed of them (``torch.max(x, y)``, ``F.normalize``,
     ``F.margin_ranking_loss``), whether they are called from Python or C++.
-    ``torch._foreach_clamp_min`` and its kind raise an error where a gradient is recorded. Operators
-    with a formula of their own, such as ``relu6`` and ``hardtanh``, are not pinned, and clampgrad's
-    own operators have the gradient that the call names. A call that is recorded under a pin keeps
-    its gradient after the pin has ended.
+    ``torch._foreach_clamp_min`` and the others for lists of Tensors raise an error where a gradient
+    is recorded. Operators with a formula of their own, such as ``relu6`` and ``hardtanh``, are not
+    pinned, and clampgrad's own operators have the gradient that the call names. A call that is
+    recorded under a pin keeps its gradient after the pin has ended.
 
     A ``with`` block pins the current thread until it ends; a decorated function, while it runs::
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from clampgrad._tools.audit.callers import Caller, find_caller
 from clampgrad._tools.audit.positions import round_to_dtype
 from clampgrad._tools.audit.sites import Site
-from clampgrad._torch.surroundings import force_recording, in_transform, unseen, version
+from clampgrad._torch.surroundings import force_recording, hidden_from_modes, in_transform, version
 
 # By name, without the underscores of methods, of in-place forms and of operators, and without the
 # names of torch.linalg and torch.special.
@@ -169,7 +169,7 @@ class Consumers:
                 site, which = side
                 singular = Singular(name, argument, trace.dtype, image.finite, find_caller())
                 site.hazards.setdefault(("singular", which, name, singular.caller), singular)
-        with unseen():
+        with hidden_from_modes():
             sound = [(s, round_to_dtype(v, result.dtype)) for s, v in sound if v == v]
         if not result.is_inference():
             self.begin(result, sound)

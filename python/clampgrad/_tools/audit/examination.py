@@ -34,13 +34,13 @@ from clampgrad._tools.audit.sites import Site, SiteKey, Variant
 from clampgrad._torch.dispatcher import exclude_outer_levels
 from clampgrad._torch.surroundings import (
     base_of,
+    hidden_from_modes,
     in_autodiff,
     in_backward,
     in_forward_mode,
     in_transform,
     is_of_transform,
     is_recorded_here,
-    unseen,
     unwrapped,
 )
 from clampgrad._torch.tangents import carried
@@ -112,7 +112,7 @@ class Examination:
         name = getattr(function, "__name__", str(function))
         if operator.is_ours:
             name = f"clampgrad.{name}"
-        with unseen():
+        with hidden_from_modes():
             operands = read_number_bounds(name, operands)
         caller, _ = find_call_origin()
         return self._examine(caller, describe_call(name, "", operator, operands, kwargs), operands)
@@ -127,7 +127,7 @@ class Examination:
         x = operands[0]
         if not x.numel():
             return None  # nothing to count
-        with unseen():
+        with hidden_from_modes():
             site, variant = self._find_site(caller, call)
             # A checkpoint runs its forward again, whose elements were counted. If the first one was
             # recorded, the gradient arrives there; if not, it arrives at the second.
@@ -189,7 +189,7 @@ class Examination:
         """Follows the bounds of a result, and hooks the node where its gradient arrives, and the
         one upstream of the call, which made the input."""
         if bounds and not result.is_inference():
-            with unseen():
+            with hidden_from_modes():
                 bounds = [(side, round_to_dtype(v, result.dtype)) for side, v in bounds]
             self._consumers.begin(result, bounds)
         if not variant.records_gradient:
@@ -233,7 +233,7 @@ class Examination:
             return
         if find_read_problem((grad_output, *grad_inputs)):
             return
-        with unseen():
+        with hidden_from_modes():
             alike = [g for g in grad_inputs if g is not None and g.shape == grad_output.shape]
             # Most gradients are finite, which their sum shows in one pass.
             alike = [g for g in alike if not g.sum().isfinite()]
@@ -254,7 +254,7 @@ class Examination:
         if problem:
             self._report._skip(problem, variant.call.operator.follows_torch)
             return
-        with unseen():
+        with hidden_from_modes():
             element_positions, g = unwrap_together(element_positions, select_part(g.detach()))
             with outside_transforms():
                 variant.add_gradient(element_positions, g)
@@ -347,7 +347,7 @@ def describe_call(
     """Returns the facts that decide how a call differentiates."""
     x, lo, hi = operands
     are_tensors = isinstance(lo, Tensor), isinstance(hi, Tensor)
-    with unseen():
+    with hidden_from_modes():
         dtype = dtype_of_result(operands)
         with outside_transforms():
             bound_bits = None if any(are_tensors) else find_bound_bits(dtype, lo, hi)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from clampgrad._contract.words import counted, out_of
+from clampgrad._contract.words import format_count, out_of
 from clampgrad._tools.audit.callers import packages_folder
 from clampgrad._tools.audit.calls import is_of_list, out_of_place_name
 from clampgrad._tools.audit.consumers import Singular
@@ -164,7 +164,7 @@ def _diagnose_singularity(site: Site, which: str, hazard: Singular) -> Diagnosti
     message = (
         f"where the input is at or beyond {which}, {hazard.caller.file}:{hazard.caller.line} takes "
         f"{hazard.function} of {shortest_digits(hazard.argument, hazard.dtype)}, whose {what} is not "
-        f"finite; {counted(at_or_beyond, 'element')} stood at or beyond a bound"
+        f"finite; {format_count(at_or_beyond, 'element')} stood at or beyond a bound"
     )
     evidence = {
         "bound": which,
@@ -188,7 +188,7 @@ def _diagnose_not_finite(site: Site) -> list[Diagnostic]:
         Diagnostic(
             "gradient-not-finite",
             f"{node} took the gradient 0 of the call, and made "
-            f"{counted(count, 'infinite or NaN gradient')} of it",
+            f"{format_count(count, 'infinite or NaN gradient')} of it",
             {"node": node, "made": count},
         )
         for node, count in by_node.items()
@@ -203,7 +203,7 @@ def _diagnose_not_finite(site: Site) -> list[Diagnostic]:
     if not arrived:
         return warnings
     gradients = sum(int(v.sums[COUNT].sum()) for v in variants)
-    received = counted(arrived, "infinite or NaN gradient")
+    received = format_count(arrived, "infinite or NaN gradient")
     message = f"the call received {received} among {gradients:,}, and passed {left:,} on"
     evidence = {"arrived": arrived, "left": left, "gradients": gradients}
     return [*warnings, Diagnostic("gradient-not-finite", message, evidence)]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._tools.audit.calls import Operands
-from clampgrad._torch.surroundings import in_transform, unseen
+from clampgrad._torch.surroundings import hidden_from_modes, in_transform
 
 # The bits of a position. The bounds alone decide the last three.
 ABOVE_LO, AT_LO, ABOVE_HI, AT_HI, NAN, EMPTY, SINGLE, NO_BOUND = (1 << i for i in range(8))
@@ -68,7 +68,7 @@ def example_elements(has_lo: bool, has_hi: bool) -> dict[int, Operands]:
     bounds = {(0.0 if has_lo else None, hi if has_hi else None) for hi in (2.0, 0.0, -2.0)}
     bounds.add((torch.nan if has_lo else None, torch.nan if has_hi else None))
     examples: dict[int, Operands] = {}
-    with unseen():
+    with hidden_from_modes():
         for (lo, hi), x in product(sorted(bounds, key=str), (-3.0, -2, -1, 0, 1, 2, 3, torch.nan)):
             tensors = (None if v is None else torch.tensor(v) for v in (x, lo, hi))
             examples.setdefault(int(find_positions(*tensors)), (x, lo, hi))

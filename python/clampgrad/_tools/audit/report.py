@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from clampgrad._contract.changes import COMPARED
-from clampgrad._contract.words import counted
+from clampgrad._contract.words import format_count
 from clampgrad._pin.installed import describe_patch
 from clampgrad._tools.audit import text
 from clampgrad._tools.audit.callers import shorten_path
@@ -23,7 +23,7 @@ from clampgrad._tools.audit.sites import Site, SiteKey
 from clampgrad._tools.audit.suspects import Suspect
 from clampgrad._tools.audit.text import Contents
 from clampgrad._tools.tables import preformatted, width_of
-from clampgrad._torch.surroundings import unseen
+from clampgrad._torch.surroundings import hidden_from_modes
 
 logger = logging.getLogger("clampgrad")
 
@@ -92,7 +92,7 @@ class Report:
             return None
 
     def __iter__(self) -> Iterator[Finding]:
-        with unseen():
+        with hidden_from_modes():
             findings = [f for site in list(self._sites.values()) if (f := self._make_finding(site))]
         return iter(sorted(findings, key=Finding._importance, reverse=True))
 
@@ -101,7 +101,7 @@ class Report:
 
     def __repr__(self) -> str:
         warned = sum(len(finding.warnings) for finding in self)
-        sites, warnings = counted(len(self), "call site"), counted(warned, "warning")
+        sites, warnings = format_count(len(self), "call site"), format_count(warned, "warning")
         return f"<clampgrad.Report: {sites}, {warnings}; print it>"
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from clampgrad._contract.changes import CHANGES, Change
 from clampgrad._tools.audit.callers import Caller, find_call_origin, is_called_by
 from clampgrad._torch.quiet import quietly
-from clampgrad._torch.surroundings import in_forward_mode, unseen
+from clampgrad._torch.surroundings import hidden_from_modes, in_forward_mode
 from clampgrad._torch.torchs_functions import EXTREMA
 
 SIXTEEN_BITS = (torch.bfloat16, torch.float16)
@@ -132,7 +132,7 @@ class Suspects:
 
     def _judge(self, change: Change, call: "FinishedCall") -> None:
         try:
-            with quietly(), unseen():
+            with quietly(), hidden_from_modes():
                 met = CONDITIONS[change.id](call)
         except Exception:  # these Tensors have no values that can be read
             met = None

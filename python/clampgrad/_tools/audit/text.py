@@ -10,7 +10,7 @@ import torch
 
 from clampgrad._contract.changes import CHANGES, COMPARED, OF_CLAMPS, minor
 from clampgrad._contract.table import EXACT
-from clampgrad._contract.words import any_of, counted, out_of
+from clampgrad._contract.words import any_of, format_count, out_of
 from clampgrad._tools.audit.finding import RELEASES, Finding
 from clampgrad._tools.audit.lint import Diagnostic, write_remedy
 from clampgrad._tools.audit.sites import MOST_BOUNDS
@@ -111,7 +111,7 @@ def _first_sentence(
     gap = ""
     if contents.unknown:
         reasons = ", ".join(f"{reason} {count}" for reason, count in contents.unknown.items())
-        total = counted(contents.unknown.total(), "call")
+        total = format_count(contents.unknown.total(), "call")
         gap = f"{total} went unexamined ({reasons})"
     if not CHANGES[OF_CLAMPS].is_between(contents.compared):
         at_nan = CHANGES["extrema-nan"].is_between(contents.compared)
@@ -120,7 +120,7 @@ def _first_sentence(
     if decided:
         calls = _join_first([_describe_call(f, contents.place) for f in decided], "; ")
         sentence = (
-            f"{between} the gradient of {counted(len(decided), 'call')} changed: {calls}; "
+            f"{between} the gradient of {format_count(len(decided), 'call')} changed: {calls}; "
             f"{_describe_pin(decided)}"
         )
     elif differentiated:
@@ -153,7 +153,7 @@ def _suspects_sentence(contents: Contents, is_further: bool) -> Iterator[str]:
     """Names the other calls that a release may have changed, if there are any."""
     groups = _group_by_place(contents.suspects)
     if groups:
-        count = counted(len(groups), "other call" if is_further else "call")
+        count = format_count(len(groups), "other call" if is_further else "call")
         names = _join_first([_describe_suspects(group, contents.place) for group in groups], "; ")
         yield f"{count} may differ: {names}"
 
@@ -187,7 +187,7 @@ def _suspects_section(contents: Contents) -> list[list[str]]:
         observation = "so it was" if s.met else "which could not be seen"
         condition = f" where {s.condition}; {observation}," if s.condition else ""
         lines.append(
-            f"{call}: {s.what}, {_describe_releases(s)},{condition} in {counted(s.calls, 'call')}."
+            f"{call}: {s.what}, {_describe_releases(s)},{condition} in {format_count(s.calls, 'call')}."
         )
     return [[contents.format_ends(SUSPECTED), *lines]] if lines else []
 
@@ -211,7 +211,7 @@ def _describe_not_finite(f: Finding, name: str) -> str:
     one."""
     count = f.not_finite[name]
     verb = "pass on" if name == "inclusive" else "block"
-    return f"{verb} {counted(count, 'infinite or NaN gradient')}" if count else ""
+    return f"{verb} {format_count(count, 'infinite or NaN gradient')}" if count else ""
 
 
 def _warnings_sentence(findings: list[Finding], place: PlaceFormat) -> str:
