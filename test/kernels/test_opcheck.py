@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import clampgrad  # noqa: F401, it registers the operators
+from common import EXTREMA
 from oracle import CONVENTIONS
 
 pytestmark = [
@@ -52,7 +53,7 @@ def samples():
         found[f"clamp_with_grad.{kind}"] = [bounds]
     found |= {"clamp_with_grad": [(-1, 1)], "clamp_with_grad.Tensor": [(lo, hi)]}
     found |= {"clamp": [(-1, 1), (-1, None), (None, 1)], "clamp.Tensor": [(lo, hi), (None, hi)]}
-    for name in ("maximum", "minimum", "fmax", "fmin", "maximum_mingrad", "minimum_mingrad"):
+    for name in (*EXTREMA, "maximum_mingrad", "minimum_mingrad"):
         found |= {name: [[torch.ones(3, 1)]], name + ".out": [[torch.ones(3, 1)]]}
     return {f"clampgrad::{name}": bounds for name, bounds in found.items()}
 

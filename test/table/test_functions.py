@@ -12,7 +12,7 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
-from common import RELEASE, python, sample_if_portable
+from common import EXTREMA, RELEASE, python, sample_if_portable
 from oracle import TABLE
 
 OF_CLAMP = "gradient='min_norm', maximize=False"
@@ -24,8 +24,7 @@ SIGNATURES = {
     "clamp_max": f"(input, max, *, {OF_CLAMP}, out=None)",
     "clamp_max_": f"(input, max, *, {OF_CLAMP})",
 }
-for _name in ("maximum", "minimum", "fmax", "fmin"):
-    SIGNATURES[_name] = "(input, other, *, gradient='min_norm', out=None)"
+SIGNATURES |= dict.fromkeys(EXTREMA, "(input, other, *, gradient='min_norm', out=None)")
 
 
 every_function = pytest.mark.parametrize("name", SIGNATURES)
@@ -225,6 +224,7 @@ import functools
 import torch
 import clampgrad
 from clampgrad._pin.installed import measure_convention
+from clampgrad._torch.torchs_functions import EXTREMA
 
 x = torch.tensor([-1.0, 0, 0.5, 1, 2], requires_grad=True)
 zeros, ones = torch.zeros(5), torch.ones(5)
@@ -234,7 +234,7 @@ BOUNDS = {
     "clamp_max": [(1,), (ones,)],
 }
 CALLS = [(name + end, args) for name, of in BOUNDS.items() for end in ("", "_") for args in of]
-CALLS += [(name, (zeros,)) for name in ("maximum", "minimum", "fmax", "fmin")]
+CALLS += [(name, (zeros,)) for name in EXTREMA]
 
 
 def outcome(function, args):

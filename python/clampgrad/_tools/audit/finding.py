@@ -138,5 +138,5 @@ def make_finding(site: Site, compared: tuple[str, ...]) -> Finding:
         remedy=write_remedy(warnings, site.key.function, site.key.through, site.key.caller.file),
         through=site.key.through,
         compared=compared,
-        missed=sum(v.missed for v in site.differentiated()),
+        missed=sum(v.missed for v in site.recording_variants()),
     )

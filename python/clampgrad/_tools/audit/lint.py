@@ -148,7 +148,7 @@ def _is_gradient_passed(site: Site, which: str, convention: str | None = None) -
     at_bound = [position for position in range(256) if position & bit]
     responses = (
         v.current_response if convention is None else v.response_under(convention)
-        for v in site.differentiated()
+        for v in site.recording_variants()
     )
     return any(bool(response.slope[at_bound].any()) for response in responses if response)
 
@@ -182,7 +182,7 @@ def _diagnose_singularity(site: Site, which: str, hazard: Singular) -> Diagnosti
 
 
 def _diagnose_not_finite(site: Site) -> list[Diagnostic]:
-    variants = site.differentiated()
+    variants = site.recording_variants()
     by_node = sum((v.not_finite_upstream for v in variants), Counter())
     warnings = [
         Diagnostic(

@@ -163,7 +163,7 @@ class Site:
         """Whether the installed release of torch decides the gradient."""
         return self.key.gradient == "torch" and all(c.operator.follows_torch for c in self.variants)
 
-    def differentiated(self) -> list[Variant]:
+    def recording_variants(self) -> list[Variant]:
         """Returns the variants that recorded a gradient."""
         return [v for v in self.variants.values() if v.records_gradient]
 
