@@ -110,7 +110,7 @@ class Report:
     def text(self, width: int | None = None) -> str:
         """Returns what ``str`` does, in lines of at most `width` characters,
         or as wide as the table is."""
-        report = text.text(self._contents(), self.skipped, self._every, width)
+        report = text.format_report(self._contents(), self.skipped, self._every, width)
         return "\n".join(filter(None, [report, describe_patch()]))
 
     def _repr_html_(self) -> str:

@@ -45,7 +45,7 @@ class Contents(NamedTuple):
         return text.format(self.compared[0], self.compared[-1])
 
 
-def text(contents: Contents, skipped: Counter[str], every: int, width: int | None) -> str:
+def format_report(contents: Contents, skipped: Counter[str], every: int, width: int | None) -> str:
     """Returns the whole report, in lines of at most `width` characters if there is a width."""
     line_width = min(width or PROSE, PROSE)
     parts = [*textwrap.wrap(summary(contents), line_width)]
