@@ -17,12 +17,6 @@ TABLE = yaml.safe_load((Path(__file__).with_name("conventions.yaml")).read_text(
 CONVENTIONS = tuple(TABLE["conventions"])
 PSEUDO = tuple(name for name in TABLE["pseudo_gradients"]["rows"][0] if name in CONVENTIONS)
 EXACT = tuple(name for name in CONVENTIONS if name not in PSEUDO)
-# The operators of two Tensors that no number takes part in.
-EXTREMA = tuple(
-    name
-    for name, operator in TABLE["operators"].items()
-    if not any("numbers" in row for row in operator["rows"])
-)
 # A clamp by a number and a Tensor is one bound after the other in these.
 TWO_STEP = tuple(name for name in EXACT if name not in TABLE["one_step"])
 

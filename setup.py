@@ -162,14 +162,14 @@ class BuildExt(build_ext):
 
     def run(self) -> None:
         from buildtools.flags_of_files import build_extension
-        from buildtools.linked import refuse
+        from buildtools.linked import reject_if_faulty
 
         given = self.distribution
         given.ext_modules = extensions()
         machine = sysconfig.get_platform().rpartition("-")[2]
         from torch.utils.cpp_extension import TORCH_LIB_PATH
 
-        check = partial(refuse, torch=TORCH_LIB_PATH)
+        check = partial(reject_if_faulty, torch=TORCH_LIB_PATH)
         given.cmdclass["build_ext"] = build_extension(flags_of_files(machine), check)
         del given.command_obj["build_ext"]
         command = given.get_command_obj("build_ext")

@@ -23,7 +23,7 @@ import records
 from benchmarks import bars
 from benchmarks.run import ALLOCATORS, CAPABILITY, PROCESSES, ROOT, pooled
 from benchmarks.timing import interleaved, step
-from clampgrad._torch.changes import original
+from clampgrad._torch.replacements import original
 
 LO, HI = 0.0, 6.0
 SHORT = ("bfloat16", "float16")

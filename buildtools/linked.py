@@ -1,5 +1,5 @@
-"""Refuses a library that would load and then break, whatever compiler and flags the machine has
-set. It reads what the linker wrote, because only that shows what they came to.
+"""Rejects a library that would load and then break. Reads the linked file, because only it shows
+the combined effect of the compiler and the flags that the machine has set.
 
     python -m buildtools.linked LIBRARY TORCH
 
@@ -27,18 +27,18 @@ NEEDED = 1  # the tag of a library's name in .dynamic
 
 
 class Elf:
-    """What a library says of itself."""
+    """What the file of a library says about itself."""
 
     def __init__(self, path: Path):
         with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
             (start,) = struct.unpack_from("<Q", data, 0x28)
             size, count, names = struct.unpack_from("<3H", data, 0x3A)
             headers = [struct.unpack_from("<IIQQQQ", data, start + i * size) for i in range(count)]
-            where = headers[names][4]
+            names_offset = headers[names][4]
             self.sections = {name: b"" for name in SECTIONS}
             for name, _, _, _, offset, length in headers:
-                end = data.find(b"\0", where + name)
-                if (text := data[where + name : end].decode()) in self.sections:
+                end = data.find(b"\0", names_offset + name)
+                if (text := data[names_offset + name : end].decode()) in self.sections:
                     self.sections[text] = data[offset : offset + length]
 
     def string(self, at: int) -> str:
@@ -53,41 +53,41 @@ class Elf:
 
     @cached_property
     def symbols(self) -> set[str]:
-        """What it takes from others, and what others may take from it."""
+        """The symbols that it takes from others, and those that others may take from it."""
         entries = struct.iter_unpack("<IIQQ", self.sections[".dynsym"])
         return {self.string(at) for at, *_ in entries}
 
-    def of(self, kind: str) -> set[str]:
-        """The needed libraries of a kind."""
-        return {name for name in self.needed if re.match(kind, name)}
+    def find_needed(self, pattern: str) -> set[str]:
+        """Returns the needed libraries whose names match a pattern."""
+        return {name for name in self.needed if re.match(pattern, name)}
 
     @property
-    def signed(self) -> str:
-        """The compilers, as each signs what it compiles."""
+    def compiler_names(self) -> str:
+        """The compilers, as each writes its name into what it compiles."""
         comments = self.sections[".comment"].decode(errors="replace").split("\0")
         return " and ".join(dict.fromkeys(filter(None, comments)))
 
 
-def fault(library: Elf, torch: Elf) -> str | None:
-    """What would break beside this libtorch, and what to do; None if nothing is known to."""
+def find_link_fault(library: Elf, torch: Elf) -> str | None:
+    """Returns what would break beside this libtorch, and what to do, or None."""
     if "__gnu_lto_slim" in library.symbols:
         return (
             "It is empty: the files were compiled with -flto, and the linker could not read them. Take -flto out of "
             "CFLAGS and CXXFLAGS, or add -ffat-lto-objects"
         )
-    if missing := torch.of(CXX_RUNTIME) - library.of(CXX_RUNTIME):
+    if missing := torch.find_needed(CXX_RUNTIME) - library.find_needed(CXX_RUNTIME):
         return (
             "An error in backward can end the process: it has a C++ runtime of its own, where libtorch needs "
             f"{' and '.join(sorted(missing))}. Take -static-libstdc++, -static-libgcc and -stdlib out of CXX, CXXFLAGS and "
             "LDFLAGS or, if the compiler itself was built so, name another: CXX=/usr/bin/g++"
         )
-    if second := library.of(OPENMP_RUNTIME) - torch.of(OPENMP_RUNTIME):
+    if second := library.find_needed(OPENMP_RUNTIME) - torch.find_needed(OPENMP_RUNTIME):
         return (
             f"The process would have two OpenMP runtimes: it needs {' and '.join(sorted(second))}, which libtorch does "
             "not. Take -fopenmp out of CXX, CXXFLAGS and LDFLAGS: the kernels run in libtorch's threads"
         )
-    abi = int(not of_old_strings(torch))
-    if of_old_strings(library) == abi:
+    abi = int(not uses_old_string_abi(torch))
+    if uses_old_string_abi(library) == abi:
         return (
             "No symbol with a std::string would be found: it was compiled for another one than libtorch. Take "
             f"-D_GLIBCXX_USE_CXX11_ABI={1 - abi} out of CXX, CFLAGS and CXXFLAGS; libtorch has {abi}"
@@ -95,26 +95,26 @@ def fault(library: Elf, torch: Elf) -> str | None:
     return None
 
 
-def of_old_strings(library: Elf) -> bool:
+def uses_old_string_abi(library: Elf) -> bool:
     """Whether it was compiled with _GLIBCXX_USE_CXX11_ABI=0: "RKSs" is how such a
     std::string const& is mangled."""
     return any("RKSs" in name for name in library.symbols)
 
 
-def refuse(library: str, torch: str) -> None:
+def reject_if_faulty(library: str, torch: str) -> None:
     """Ends the build, without the library, if that would break beside the
     libtorch in the folder `torch`."""
     with open(library, "rb") as file:
         if file.read(6) != ELF:
             return
     linked = Elf(Path(library))
-    if found := fault(linked, Elf(Path(torch, "libtorch_cpu.so"))):
+    if fault := find_link_fault(linked, Elf(Path(torch, "libtorch_cpu.so"))):
         variables = {name: os.environ.get(name) for name in ("CFLAGS", "CXXFLAGS", "LDFLAGS")}
-        given = [f"{name}={value}" for name, value in variables.items() if value]
-        by = " ".join([shlex.join(compiler()), f"({linked.signed or 'unsigned'})", *given])
+        flags = [f"{name}={value}" for name, value in variables.items() if value]
+        by = " ".join([shlex.join(compiler()), f"({linked.compiler_names or 'unsigned'})", *flags])
         Path(library).unlink()  # so that nothing loads it
-        raise SystemExit(f"clampgrad: {library} is refused. It was built by {by}. {found}")
+        raise SystemExit(f"clampgrad: {library} is refused. It was built by {by}. {fault}")
 
 
 if __name__ == "__main__":
-    refuse(*sys.argv[1:])
+    reject_if_faulty(*sys.argv[1:])

@@ -63,7 +63,7 @@ def is_mixed(f: NativeFunction) -> bool:
 
 
 def call_door(f: NativeFunction, name: str, convention: str, arguments: str) -> str:
-    """The front door called `name`, which is one for maximum and its kind."""
+    """The front door called `name`, which is one for extrema."""
     if is_extremum(f):
         return f"front_door::extremum(PairOperator::{name}, {arguments}, {convention})"
     return f"front_door::{name}({arguments}, {convention})"

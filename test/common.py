@@ -31,7 +31,9 @@ OF_NO_CONVENTION = RELEASE == (2, 14)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INDUCTOR = pytest.mark.of_kernels("Inductor compiles for no mock device")
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-OPERATORS = ("clamp", "clamp_min", "clamp_max")
+# The operators of the contract: those that clamp, and those of two Tensors, which are alike.
+CLAMPS = tuple(name for name in TABLE["operators"] if name.startswith("clamp"))
+EXTREMA = tuple(name for name in TABLE["operators"] if name not in CLAMPS)
 BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
 
 # Every kind of call, of three Tensors of one shape.
@@ -60,7 +62,7 @@ def run(*command, **keywords):
     return subprocess.run([*map(str, command)], capture_output=True, text=True, **keywords)
 
 
-def checked(*command, **keywords):
+def run_checked(*command, **keywords):
     """The output of a process that has succeeded."""
     ended = run(*command, **keywords)
     assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
@@ -72,7 +74,9 @@ def package_path():
     """The PYTHONPATH by which a process finds the package where this one did: nothing, if
     any process does. Otherwise all that is installed beside the package would come first."""
     home = str(Path(clampgrad.__file__).parents[1])
-    found = checked(sys.executable, "-Ec", "import sys; print(*sys.path, sep=chr(10))", cwd=os.sep)
+    found = run_checked(
+        sys.executable, "-Ec", "import sys; print(*sys.path, sep=chr(10))", cwd=os.sep
+    )
     return [] if home in found.splitlines() else [home]
 
 
@@ -80,7 +84,7 @@ def python(*command, cwd=None, **variables):
     """The output of another Python process, which finds the package where this one did."""
     path = os.pathsep.join([*package_path(), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, **variables}
-    return checked(sys.executable, *command, cwd=cwd, env=env)
+    return run_checked(sys.executable, *command, cwd=cwd, env=env)
 
 
 FORKS = """
@@ -108,7 +112,7 @@ for line in sys.stdin:
 
 
 @contextmanager
-def forks(*modules):
+def fork_server(*modules):
     """Runs scripts, each in a process of its own; one process imports slow modules for all.
 
     Yields run(script, *arguments, cwd=..., **variables) -> exit code, what it
@@ -133,7 +137,7 @@ def forks(*modules):
 
 
 @contextmanager
-def scripts(folder, *modules):
+def script_runner(folder, *modules):
     """Runs texts as scripts, each in a process of its own where `modules` are imported already.
 
     Yields run(text, *arguments, cwd=..., **variables) -> what it printed, what it complained of.
@@ -147,7 +151,7 @@ def scripts(folder, *modules):
         assert code == 0 or not check, out[-1000:] + err[-3000:]
         return out, err
 
-    with forks(*modules) as fork:
+    with fork_server(*modules) as fork:
         yield run
 
 
@@ -211,9 +215,9 @@ def slope(f=lambda x: torch.clamp(x, 0, 1), at=(0.0, 2.0)):
 
 # Stated, not asked for: torch starts the threads of its devices at the first backward, and the
 # device of the tests is not known yet where this is imported.
-OWN = [1, 0] if RELEASED == "inclusive" else [0, 0]
-HALF = [0.5, 0]
-THROUGH = [1, 1]
+STOCK_SLOPES = [1, 0] if RELEASED == "inclusive" else [0, 0]
+HALF_SLOPES = [0.5, 0]
+STRAIGHT_THROUGH_SLOPES = [1, 1]
 
 # The beginning of scripts about it.
 SLOPE = """
@@ -223,7 +227,7 @@ def slope(f):
     x = torch.tensor([0.0, 2.0], requires_grad=True)
     return torch.autograd.grad(f(x).sum(), x)[0].tolist()
 def clamp(x): return torch.clamp(x, 0, 1) * 1
-HALF, ALL = [0.5, 0.0], [1.0, 0.0]
+HALF_SLOPES, ALL = [0.5, 0.0], [1.0, 0.0]
 """
 
 
@@ -245,28 +249,32 @@ class Dispatched(TorchDispatchMode):
 # ---- Comparing -----------------------------------------------------------------------------------
 
 
-def outcome(f, *args, **keywords):
+def result_or_error(f, *args, **keywords):
     """What a call returns, or the type and the first line of its error.
 
-    A backend without the operator names it; then clamp is tried in place of clamp_min or clamp_.
+    A backend without the operator names it. The compiled functions clamp nested Tensors by clamp,
+    also in place of clamp_min.
     """
     try:
         return f(*args, **keywords)
     except Exception as error:
-        return type(error), re.sub(r"aten::clamp\w*", "aten::clamp", str(error).split("\n")[0])
+        text = str(error).split("\n")[0]
+        if clampgrad.implementation == "compiled":
+            text = re.sub(r"aten::clamp\w*", "aten::clamp", text)
+        return type(error), text
 
 
 def assert_same(actual, expected, message=""):
     """Equal values, NaN equal to NaN, same dtype and shape. The message is
     put into words if it fails."""
-    if plainly_same(actual, expected):
+    if are_same_plain_tensors(actual, expected):
         return
     torch.testing.assert_close(
         actual, expected, rtol=0, atol=0, equal_nan=True, msg=lambda m: f"{message}\n{m}"
     )
 
 
-def plainly_same(a, b):
+def are_same_plain_tensors(a, b):
     """Whether two plain Tensors are the same, in a tenth of assert_close's
     time. False: ask assert_close."""
     if not (type(a) is type(b) is torch.Tensor) or a.layout != torch.strided or a.is_meta:
@@ -302,7 +310,7 @@ def library():
     return Path(clampgrad.clamp.__self__.__file__).with_name(build.LIBRARY)
 
 
-def tied(*shape, dtype=torch.float32, seed=0, nan=True):
+def random_with_ties(*shape, dtype=torch.float32, seed=0, nan=True):
     """Random values with many ties at 0 and at 1, infinities, both zeros and, if wanted, NaN."""
     values = [-torch.inf, -1, -0.0, 0.0, 0.5, 1, 1, 2, torch.inf] + [torch.nan] * nan
     index = seeded(torch.randint, len(values), shape, seed=seed)

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 import clampgrad.nn
-from common import BOUNDS, assert_same, eager, tied
+from common import BOUNDS, assert_same, eager, random_with_ties
 from oracle import CONVENTIONS, EXACT
 
 PLACEMENTS = (Shard(0), Shard(1), Replicate())
@@ -28,7 +28,7 @@ PLACEMENTS = (Shard(0), Shard(1), Replicate())
 def check(f, mesh, args, placements):
     """Forward and backward on DTensors, with no communication."""
     leaves = [distribute_tensor(a, mesh, [p]).requires_grad_() for a, p in zip(args, placements)]
-    g = tied(8, 6, seed=9, nan=False).clamp(-9, 9)
+    g = random_with_ties(8, 6, seed=9, nan=False).clamp(-9, 9)
     sharded = distribute_tensor(g, mesh, placements[:1])
     with CommDebugMode() as communication:
         y = f(*leaves)
@@ -42,7 +42,7 @@ def check(f, mesh, args, placements):
 
 def tensors(count, *shape):
     """Random tensors without infinities, because the order of their sum would matter."""
-    return [tied(*shape, seed=i, nan=False).clamp(-9, 9) for i in range(count)]
+    return [random_with_ties(*shape, seed=i, nan=False).clamp(-9, 9) for i in range(count)]
 
 
 def check_all(f, mesh, args, conventions=CONVENTIONS):
@@ -55,8 +55,10 @@ def check_all(f, mesh, args, conventions=CONVENTIONS):
 def numbers_for_bounds(mesh):
     for name, bounds in BOUNDS.items():
         in_place = getattr(clampgrad, f"{name}_")
-        check_all(partial(getattr(clampgrad, name), **bounds), mesh, [tied(8, 6)])
-        check_all(lambda x, **more: in_place(x.clone(), **bounds, **more), mesh, [tied(8, 6)])
+        check_all(partial(getattr(clampgrad, name), **bounds), mesh, [random_with_ties(8, 6)])
+        check_all(
+            lambda x, **more: in_place(x.clone(), **bounds, **more), mesh, [random_with_ties(8, 6)]
+        )
 
 
 def tensors_for_bounds(mesh):
@@ -78,7 +80,9 @@ def operators_without_keywords(mesh):
     """The operators that PyTorch itself would carry."""
     operators = torch.ops.clampgrad
     for placement in PLACEMENTS:
-        check(lambda x: operators.clamp_mingrad(x, 0, 1), mesh, [tied(8, 6)], [placement])
+        check(
+            lambda x: operators.clamp_mingrad(x, 0, 1), mesh, [random_with_ties(8, 6)], [placement]
+        )
         check(operators.clamp_mingrad, mesh, tensors(3, 8, 6), [placement] * 3)
         check(operators.maximum_mingrad, mesh, tensors(2, 8, 6), [placement] * 2)
 

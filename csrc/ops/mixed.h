@@ -65,7 +65,9 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
   call_below_autograd([&] { check_can_hold_result(self, at::clamp_max(self, max)); });
   TORCH_CHECK(
       at::result_type(self, min) == self.scalar_type(),
-      messages::format(messages::kRoundsBetweenSteps, self.scalar_type()));
+      messages::format(
+          messages::kRoundsBetweenSteps,
+          c10::str("torch.", c10::getDtypeNames(self.scalar_type()).first)));
   auto hi = max;
   if constexpr (std::is_same_v<Max, at::Tensor>) {
     hi = max.clone(); // which may be self

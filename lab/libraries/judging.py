@@ -44,9 +44,9 @@ def named(kind):
     return lambda model, x: clampgrad.nn.set_gradient(model, NAMED, filter_fn=is_one)
 
 
-TORCHS = {"convert": converted, "example": by_example}
+CONVERSIONS = {"convert": converted, "example": by_example}
 OTHERS = {kind.__name__: named(kind) for kind in (nn.ReLU, nn.ReLU6, nn.Hardtanh)}
-WAYS = TORCHS | OTHERS
+WAYS = CONVERSIONS | OTHERS
 
 
 def verdicts(name, ways=WAYS):
@@ -70,7 +70,7 @@ def verdict(case, way, expected, usual):
     if any(" found no " in text and "clampgrad.nn" in text for text in said):
         return ""  # no module of that kind, or none left
     difference = first_difference(expected, result)
-    if way in TORCHS:
+    if way in CONVERSIONS:
         return f"silent: differs, {difference}" if difference else AS_STOCK
     if ours := [text for text in said if text not in usual and ABOUT.search(text)]:
         return f"warning: {ours[0]}"
@@ -86,7 +86,7 @@ def wrong(name, found):
     def holds(way, text):
         if error and way != "stock":
             return text.startswith("error: ") and error in text
-        return text == AS_STOCK if way in TORCHS else way != "stock" and text != LOST
+        return text == AS_STOCK if way in CONVERSIONS else way != "stock" and text != LOST
 
     return not all(holds(*pair) for pair in found.items())
 

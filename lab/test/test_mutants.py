@@ -12,7 +12,7 @@ from multiprocessing.pool import ThreadPool
 
 import pytest
 
-from common import checked
+from common import run_checked
 from lab import mutants as tool
 from lab.mutants import KERNELS, PIN, TESTS, WAIVED, instrument, mutants, mutants_of, sources
 
@@ -120,7 +120,7 @@ def test_an_interrupted_run_goes_on_until_a_file_changes(tmp_path, monkeypatch):
 def test_what_is_new_and_in_no_commit_is_built(tmp_path, monkeypatch):
     """It has mutants."""
     monkeypatch.setattr(tool, "ROOT", tmp_path)
-    checked("git", "-C", tmp_path, "init", "-q")
+    run_checked("git", "-C", tmp_path, "init", "-q")
     before = tool.hash_build()
     (tmp_path / "csrc").mkdir()
     (tmp_path / "csrc/new.cpp").write_text("return a && b;")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import records
-from common import checked
+from common import run_checked
 from lab import contract_tables, fill_tables, private_names_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,13 +52,13 @@ def test_a_record_names_its_commit():
 def test_a_record_says_that_the_tree_had_changes(tmp_path, monkeypatch):
     """In what is measured: pages and other records are not."""
     git = ("git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b")
-    checked("git", "-C", tmp_path, "init", "-q")
+    run_checked("git", "-C", tmp_path, "init", "-q")
     monkeypatch.setattr(records, "FOLDER", tmp_path / "records")
     (tmp_path / "records").mkdir()
     (tmp_path / "setup.py").write_text("")
-    checked(*git, "add", ".")
-    checked(*git, "commit", "-q", "-m", "one")
-    head = checked(*git, "rev-parse", "HEAD")[:7]
+    run_checked(*git, "add", ".")
+    run_checked(*git, "commit", "-q", "-m", "one")
+    head = run_checked(*git, "rev-parse", "HEAD")[:7]
     (tmp_path / "README.md").write_text("")
     records.write("measured", [])
     assert records.read("measured") == {"commit": head, "rows": []}

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import records
-from common import checked
+from common import run_checked
 from lab import sessions
 
 
@@ -18,13 +18,13 @@ def clone(tmp_path, monkeypatch):
     def commit(file):
         with (tmp_path / file).open("a") as written:
             written.write("x\n")
-        checked(*git, "add", ".")
-        checked(*git, "commit", "-q", "-m", "one more")
-        return checked(*git, "rev-parse", "HEAD")[:8]
+        run_checked(*git, "add", ".")
+        run_checked(*git, "commit", "-q", "-m", "one more")
+        return run_checked(*git, "rev-parse", "HEAD")[:8]
 
     for module, name in ((sessions, "ROOT"), (records, "FOLDER")):
         monkeypatch.setattr(module, name, tmp_path if name == "ROOT" else tmp_path / "records")
-    checked("git", "-C", tmp_path, "init", "-q")
+    run_checked("git", "-C", tmp_path, "init", "-q")
     (tmp_path / "records").mkdir()
     (tmp_path / "records/sessions.jsonl").write_text("{}\n")
     return commit

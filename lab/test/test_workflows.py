@@ -8,7 +8,7 @@ import yaml
 
 from buildtools.library import PROJECT, PYTHONS, VERSION
 from buildtools.torch_here import RELEASES
-from common import checked
+from common import run_checked
 
 ROOT = Path(__file__).parents[2]
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
@@ -93,7 +93,9 @@ def test_sessions_and_targets_that_are_named_exist():
     sessions = re.findall(r"^def (\w+)\(session", (ROOT / "noxfile.py").read_text(), re.M)
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
     endings = (".md", ".sh", ".py", ".yml", ".ipynb", ".h", ".cpp", ".toml", ".ci/run")
-    files = [ROOT / f for f in checked("git", "ls-files", cwd=ROOT).split() if f.endswith(endings)]
+    files = [
+        ROOT / f for f in run_checked("git", "ls-files", cwd=ROOT).split() if f.endswith(endings)
+    ]
     name_count = 0
     for file in files:
         text = file.read_text()

@@ -5,12 +5,12 @@ torch's own function runs, whose gradient is 0 at a bound.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from clampgrad._contract.table import CANONICAL, STRICT
 from clampgrad._implementation import clamp_plain
+from clampgrad._torch.torchs_functions import ACTIVATIONS
 from clampgrad.functional import Gradient, clamp, clamp_, clamp_min, clamp_min_
 
 __all__ = ["hardtanh", "relu", "relu6"]
@@ -52,7 +52,7 @@ def relu(
             return result
     check_flag(inplace)
     if _is_for_torch(input, gradient, maximize):
-        return F.relu(input, inplace)
+        return ACTIVATIONS.relu(input, inplace)
     function = clamp_min_ if inplace else clamp_min
     return function(input, 0, gradient=gradient, maximize=maximize)
 
@@ -85,7 +85,7 @@ def hardtanh(
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if _is_for_torch(input, gradient, maximize):
-        return F.hardtanh(input, min_val, max_val, inplace)
+        return ACTIVATIONS.hardtanh(input, min_val, max_val, inplace)
     function = clamp_ if inplace else clamp
     return function(input, min_val, max_val, gradient=gradient, maximize=maximize)
 
@@ -107,7 +107,7 @@ def relu6(
             return result
     check_flag(inplace)
     if _is_for_torch(input, gradient, maximize):
-        return F.relu6(input, inplace)
+        return ACTIVATIONS.relu6(input, inplace)
     function = clamp_ if inplace else clamp
     return function(input, 0, 6, gradient=gradient, maximize=maximize)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import clampgrad
-from common import scripts
+from common import script_runner
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def run(tmp_path):
     def run(folder, portable="1"):
         return script(SCRIPT, folder, CLAMPGRAD_PORTABLE=portable, **cache)[0].split()
 
-    with scripts(tmp_path, "torch", "torch._dynamo", "torch._inductor.compile_fx") as script:
+    with script_runner(tmp_path, "torch", "torch._dynamo", "torch._inductor.compile_fx") as script:
         yield run
 
 

@@ -11,7 +11,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 
 import clampgrad
-from common import BOUNDS, INDUCTOR, OPERATORS, assert_same, check_rows, eager, tied
+from common import BOUNDS, CLAMPS, INDUCTOR, assert_same, check_rows, eager, random_with_ties
 from matrix.reference import ARGUMENTS
 from oracle import CONVENTIONS, EXACT, gradient_of_x
 
@@ -32,14 +32,14 @@ def foreign(graph):
     return [t for t in calls - {operator.getitem} if getattr(t, "namespace", "?") != "aten"]
 
 
-CASES = [*product(OPERATORS, (clampgrad, torch.ops.clampgrad), ("", "_"), ["half"])]
+CASES = [*product(CLAMPS, (clampgrad, torch.ops.clampgrad), ("", "_"), ["half"])]
 CASES += product(["clamp"], [clampgrad], ("", "_"), [c for c in CONVENTIONS if c != "half"])
 
 
 @pytest.mark.parametrize("operator, namespace, suffix, convention", CASES)
 def test_forward_and_backward(operator, namespace, suffix, convention):
     """The gradient of eager mode, out of graphs of aten operators."""
-    x, g = tied(64), tied(64, seed=1)
+    x, g = random_with_ties(64), random_with_ties(64, seed=1)
     graphs, bounds = [], BOUNDS[operator]
 
     def f(x):
@@ -74,11 +74,11 @@ def test_every_way_in_which_tensors_compare(operators, backend):
         return torch.stack(found)
 
     compiled = torch.compile(f, backend=backend, fullgraph=True)
-    check_rows(compiled, f, args, tied(len(args[0]), seed=1))
+    check_rows(compiled, f, args, random_with_ties(len(args[0]), seed=1))
 
 
 def test_a_transform_inside(backend):
-    x = tied(64)
+    x = random_with_ties(64)
 
     def slope(x, convention):
         f = partial(clampgrad.clamp, min=0, max=1, gradient=convention)
@@ -100,7 +100,7 @@ def test_a_graph_input_changed_in_place(backend):
     def f(*xs):
         return [clampgrad.clamp_(x, 0, 1, gradient=c) * 2 for x, c in zip(xs, conventions)]
 
-    x, g = tied(64), tied(64, seed=1)
+    x, g = random_with_ties(64), random_with_ties(64, seed=1)
     xs = [x.clone().requires_grad_() for _ in conventions]
     changed = [x.clone() for x in xs]
     found = torch.autograd.grad(f(*changed), xs, [g] * len(xs))
@@ -120,7 +120,9 @@ def kernels(f, *args):
 @INDUCTOR
 @pytest.mark.parametrize("bounds", [(0, 1), (torch.zeros(64), torch.ones(64))])
 def test_one_kernel_each_way(bounds):
-    assert kernels(lambda x: clampgrad.clamp(x, *bounds, gradient="half"), tied(64)) == 2
+    assert (
+        kernels(lambda x: clampgrad.clamp(x, *bounds, gradient="half"), random_with_ties(64)) == 2
+    )
 
 
 @pytest.mark.slow

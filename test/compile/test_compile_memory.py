@@ -16,7 +16,7 @@ from torch._inductor.decomposition import select_decomp_table
 import clampgrad
 from benchmarks.memory import saved_bytes
 from clampgrad._contract.table import STRICT
-from common import INDUCTOR, RELEASE, assert_same, check_rows, slow_after, tied
+from common import INDUCTOR, RELEASE, assert_same, check_rows, random_with_ties, slow_after
 from matrix.waivers import IGNORES_NAN
 from oracle import CONVENTIONS, EXACT
 
@@ -146,7 +146,7 @@ def test_an_input_that_is_written(write, dtype):
     PyTorch's own in-place clamp raises an error in backward before 2.15 after some calls.
     """
     tensors = write == "Tensors"
-    given = tied(3, 9, dtype=dtype, nan=False)
+    given = random_with_ties(3, 9, dtype=dtype, nan=False)
     if write == "a number":
         given = given[:, 4]  # (x, lo, hi) where it lies between the others
 
@@ -238,8 +238,8 @@ BOUNDS += [(-torch.inf, 0), (0, torch.inf), *[(torch.nan, None)][IGNORES_NAN:]]
 def test_the_gradient_is_that_of_eager_mode(convention, dtype):
     """Also if bounds are equal, crossed, infinite or NaN, and if the
     result is changed afterwards."""
-    x = torch.cat([tied(64, dtype=dtype), torch.tensor([0.1, 0.2], dtype=dtype)])
-    g = tied(66, seed=1, dtype=dtype)
+    x = torch.cat([random_with_ties(64, dtype=dtype), torch.tensor([0.1, 0.2], dtype=dtype)])
+    g = random_with_ties(66, seed=1, dtype=dtype)
 
     def f(x):
         out = []

@@ -9,7 +9,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import clampgrad
-from common import DTYPES, INDUCTOR, assert_same, slow_after, tied
+from common import DTYPES, INDUCTOR, assert_same, random_with_ties, slow_after
 from matrix.contexts import clamps_alone
 from oracle import EXACT
 
@@ -22,7 +22,7 @@ EACH = pytest.mark.parametrize("convention", SOME)
 
 
 def data(*shape, count=3):
-    return [tied(*shape, seed=i, nan=False).clamp(-9, 9) for i in range(count)]
+    return [random_with_ties(*shape, seed=i, nan=False).clamp(-9, 9) for i in range(count)]
 
 
 def several(x, lo, hi, convention):

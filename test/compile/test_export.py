@@ -7,7 +7,7 @@ import torch
 from torch.export.experimental import _export_forward_backward
 
 import clampgrad
-from common import BOUNDS, assert_same, eager, tied
+from common import BOUNDS, assert_same, eager, random_with_ties
 from compile.test_compile_training import several as every_kind
 from oracle import CONVENTIONS, EXACT
 
@@ -46,12 +46,14 @@ def namespaces(program):
 @pytest.mark.parametrize("operator", BOUNDS)
 def test_operators(operator, suffix, strict):
     module, shapes = Module("half", operator + suffix), {"x": {0: torch.export.Dim("rows")}}
-    program = torch.export.export(module, (tied(5, 8),), strict=strict, dynamic_shapes=shapes)
+    program = torch.export.export(
+        module, (random_with_ties(5, 8),), strict=strict, dynamic_shapes=shapes
+    )
     assert "clampgrad" in namespaces(program)
     decomposed = program.run_decompositions()
     assert namespaces(decomposed) == {"aten"}
     for exported in (program, decomposed):
-        x = tied(9, 8)
+        x = random_with_ties(9, 8)
         assert_same(exported.module()(x), getattr(torch, operator)(x, **BOUNDS[operator]))
 
 
@@ -63,7 +65,7 @@ def slopes(module, x):
 
 
 def example():
-    return tied(5, 8, nan=False).clamp(-9, 9)
+    return random_with_ties(5, 8, nan=False).clamp(-9, 9)
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import BOUNDS, DTYPES, assert_same, eager, run, tied
+from common import BOUNDS, DTYPES, assert_same, eager, random_with_ties, run
 from matrix.reference import ARGUMENTS
 from oracle import CONVENTIONS, EXACT, gradient_of_x
 
@@ -36,7 +36,7 @@ def on_gpu(*tensors):
 
 
 def random(*shape, dtype=torch.float32, seed=0):
-    return tied(*shape, dtype=dtype, seed=seed).cpu()
+    return random_with_ties(*shape, dtype=dtype, seed=seed).cpu()
 
 
 # ---- The same as on the CPU ----------------------------------------------------------------------

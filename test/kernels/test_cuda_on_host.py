@@ -17,8 +17,7 @@ from torch.utils.cpp_extension import include_paths
 import clampgrad
 from clampgrad import EXACT, PSEUDO
 from codegen.generate import generate
-from common import DTYPES, assert_same, tied
-from oracle import EXTREMA
+from common import CLAMPS, DTYPES, EXTREMA, assert_same, random_with_ties
 
 pytestmark = [pytest.mark.thorough, pytest.mark.of_cpus("the host runs the kernels")]
 
@@ -29,7 +28,7 @@ CALLS = [*EXACT_CALLS, *product(PSEUDO, (False, True))]
 RECORDED = [c for c in CALLS if c[0] != "straight_through"]  # of numbers
 TENSORS = [
     *product(EXTREMA, EXACT_CALLS),
-    *product(("clamp_min", "clamp_max", "clamp"), CALLS),
+    *product(CLAMPS, CALLS),
 ]
 DEFINED = {"as usual": [], "small tiles": ["-DSMALL_TILES"], "no pairs": ["-DONE_BY_ONE"]}
 
@@ -140,7 +139,10 @@ def check_tensors(kernels, name, args, g, which, call, offset=0):
 def test_numbers(kernels, call, dtype):
     bounds = [(0.0, 1.0), (0.0, None), (None, 1.0), (1.0, 0.0), (1.0, 1.0)]
     for i, n in enumerate(lengths(dtype)):
-        x, g = tied(n, dtype=dtype, seed=i), tied(n, dtype=dtype, seed=i + 100)
+        x, g = (
+            random_with_ties(n, dtype=dtype, seed=i),
+            random_with_ties(n, dtype=dtype, seed=i + 100),
+        )
         for offset in (0, 1 + i % 5):
             check_numbers(kernels, x, g, bounds[i % len(bounds)], call, offset)
 
@@ -150,7 +152,7 @@ def test_numbers(kernels, call, dtype):
 def test_tensors(kernels, name, call, dtype):
     count = 3 if name == "clamp" else 2
     for i, n in enumerate(lengths(dtype)):
-        *args, g = (tied(n, dtype=dtype, seed=i + 50 * k) for k in range(count + 1))
+        *args, g = (random_with_ties(n, dtype=dtype, seed=i + 50 * k) for k in range(count + 1))
         some = 2**count - 1
         check_tensors(kernels, name, args, g, some - i % some, call, i % 3)
 
@@ -264,8 +266,11 @@ def test_gradients_that_are_broadcast(kernels, name, call, dtype):
     shape = (6, 33, 4, 8)
     count = {"numbers": 1, "clamp": 3}.get(name, 2)
     for i, of_g in enumerate([(), (33, 1, 1), (6, 1, 4, 1)]):
-        leaves = [tied(*shape, dtype=dtype, seed=i + 50 * k).requires_grad_() for k in range(count)]
-        g = tied(*of_g, dtype=dtype, seed=i + 200).expand(shape)
+        leaves = [
+            random_with_ties(*shape, dtype=dtype, seed=i + 50 * k).requires_grad_()
+            for k in range(count)
+        ]
+        g = random_with_ties(*of_g, dtype=dtype, seed=i + 200).expand(shape)
         if name == "numbers":
             y, bits = recorded("clamp", *leaves, 0.0, 1.0 if i % 2 else 0.0, call=call)
         else:

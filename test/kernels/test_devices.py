@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import clampgrad
-from common import assert_same, outcome, tied
+from common import assert_same, random_with_ties, result_or_error
 from matrix.reference import ARGUMENTS, CLAMPS
 from oracle import EXACT
 
@@ -25,8 +25,8 @@ def arguments(operator, where):
     """For each argument: a 0-dim CPU tensor, a vector on the CPU, or one on the device."""
     made = {
         "scalar": lambda i: torch.tensor([0.0, 0.5, 1.0][i], device="cpu"),
-        "vector": lambda i: tied(12, seed=i).cpu(),
-        "device": lambda i: tied(3, 12, seed=i).to(OTHER),
+        "vector": lambda i: random_with_ties(12, seed=i).cpu(),
+        "device": lambda i: random_with_ties(3, 12, seed=i).to(OTHER),
     }
     return [made[w](i) for i, w in enumerate(where)]
 
@@ -40,10 +40,10 @@ def test_devices_mix_as_in_torch(operator):
     count = len(ARGUMENTS[operator])
     for where in product(("scalar", "vector", "device"), repeat=count):
         args = arguments(operator, where)
-        expected = outcome(getattr(torch, operator), *args)
+        expected = result_or_error(getattr(torch, operator), *args)
         for chosen in product((False, True), repeat=count):
             leaves = [a.clone().requires_grad_(c) for a, c in zip(args, chosen)]
-            y = outcome(getattr(clampgrad, operator), *leaves)
+            y = result_or_error(getattr(clampgrad, operator), *leaves)
             if isinstance(expected, tuple):
                 assert y[0] is expected[0], (where, chosen)
                 continue
@@ -65,7 +65,7 @@ def test_devices_mix_as_in_torch(operator):
 @pytest.mark.parametrize("gradient", EXACT)
 def test_backward_copies_no_scalar_to_the_device(gradient):
     """A copy waits for the device, and cannot be captured in a graph."""
-    x = tied(12).to(OTHER).requires_grad_()
+    x = random_with_ties(12).to(OTHER).requires_grad_()
     scalar = torch.tensor(0.0, device="cpu")  # which clamp takes on meta alone
     for operator in (clampgrad.maximum, clampgrad.fmin):
         total = operator(x, scalar, gradient=gradient).sum()
@@ -129,7 +129,7 @@ def test_cpu_scalars_beside_samples_without_dimensions(name, transformed):
         args = [torch.tensor(1.0, device="cpu")] * len(ARGUMENTS[name])
         args[batched] = torch.ones(3, device=OTHER)
         expected, y = (
-            outcome(transformed, getattr(of, name), args, batched, other)
+            result_or_error(transformed, getattr(of, name), args, batched, other)
             for of in (torch, clampgrad)
         )
         if isinstance(expected, tuple):
@@ -145,11 +145,11 @@ def test_a_cpu_scalar_in_place_and_beside_a_number(name):
         bounds = (other, 1.0) if name == "clamp_min" else (0.0, other)
         x = torch.randn(3, device=OTHER, requires_grad=True)
         z = x * 1
-        in_place = outcome(getattr(torch, name + "_"), x * 1, other)
-        mixed = outcome(lambda *b: torch.clamp_max(torch.clamp_min(x, b[0]), b[1]), *bounds)
+        in_place = result_or_error(getattr(torch, name + "_"), x * 1, other)
+        mixed = result_or_error(lambda *b: torch.clamp_max(torch.clamp_min(x, b[0]), b[1]), *bounds)
         found = (
-            outcome(getattr(clampgrad, name + "_"), z, other),
-            outcome(clampgrad.clamp, x, *bounds),
+            result_or_error(getattr(clampgrad, name + "_"), z, other),
+            result_or_error(clampgrad.clamp, x, *bounds),
         )
         for y, expected in zip(found, (in_place, mixed)):
             if isinstance(expected, tuple):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import BOUNDS, DTYPES, OPERATORS, assert_same, eager, tied
+from common import BOUNDS, CLAMPS, DTYPES, assert_same, eager, random_with_ties
 from oracle import CONVENTIONS, gradient_of_x
 
 pytestmark = pytest.mark.compiled(
@@ -15,11 +15,11 @@ pytestmark = pytest.mark.compiled(
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", CLAMPS)
 def test_large_enough_for_several_threads(operator, dtype):
     """Threads that share a byte of bits at the border of their ranges would lose some."""
     torch.set_num_threads(4)
-    x, g = tied(300_007, dtype=dtype), tied(300_007, dtype=dtype, seed=1)
+    x, g = random_with_ties(300_007, dtype=dtype), random_with_ties(300_007, dtype=dtype, seed=1)
     for convention in ("min_norm", "inclusive", "half"):
         f = partial(getattr(clampgrad, operator), **BOUNDS[operator], gradient=convention)
         (gradient,) = eager(f, [x], g)

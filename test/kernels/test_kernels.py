@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, eager, library, run, seeded, slow_after, vjp
+from common import CLAMPS, DTYPES, assert_same, eager, library, run, seeded, slow_after, vjp
 from oracle import EXACT, PSEUDO, TABLE
 
 pytestmark = pytest.mark.compiled(
@@ -23,7 +23,6 @@ VALUES = torch.tensor(
     [0, -0.0, 1, 1, 2, -3, 0.1, 6, 6e-8, 1e30, torch.inf, -torch.inf, torch.nan],
     dtype=torch.float64,
 )
-CLAMPS = ("clamp", "clamp_min", "clamp_max")
 CALLS = [
     (name, len(operator["arguments"]), convention)
     for name, operator in TABLE["operators"].items()

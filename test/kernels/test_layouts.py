@@ -8,8 +8,17 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
 import clampgrad
-from common import BOUNDS, OPERATORS, RELEASE, assert_same, eager, outcome, tied
-from oracle import CONVENTIONS, EXACT, EXTREMA, gradient_of_x
+from common import (
+    BOUNDS,
+    CLAMPS,
+    EXTREMA,
+    RELEASE,
+    assert_same,
+    eager,
+    random_with_ties,
+    result_or_error,
+)
+from oracle import CONVENTIONS, EXACT, gradient_of_x
 
 LENGTHS = (3, 1, 7)
 
@@ -21,9 +30,9 @@ def jagged(values):
 
 @pytest.mark.parametrize("suffix", ["", "_"])
 @pytest.mark.parametrize("convention", CONVENTIONS)
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", CLAMPS)
 def test_sequences_of_several_lengths(operator, convention, suffix):
-    values, g = tied(sum(LENGTHS)), tied(sum(LENGTHS), seed=1)
+    values, g = random_with_ties(sum(LENGTHS)), random_with_ties(sum(LENGTHS), seed=1)
     x = jagged(values)
     function = getattr(clampgrad, operator + suffix)
     y = function(x * 1, **BOUNDS[operator], gradient=convention)
@@ -44,10 +53,12 @@ def test_a_graph_writes_sequences_of_several_lengths(tmp_path, monkeypatch):
         for function in (f, lambda x: torch.clamp_min_(x, 0) * 1):
             torch._dynamo.reset()
             with pytest.raises(BackendCompilerFailed):
-                torch.compile(function, backend="aot_eager")(jagged(tied(sum(LENGTHS))) * 1)
+                torch.compile(function, backend="aot_eager")(
+                    jagged(random_with_ties(sum(LENGTHS))) * 1
+                )
         return
 
-    values, g = tied(sum(LENGTHS), nan=False), tied(sum(LENGTHS), seed=1)
+    values, g = random_with_ties(sum(LENGTHS), nan=False), random_with_ties(sum(LENGTHS), seed=1)
     torch._dynamo.reset()
     (expected,), (found,) = (
         torch.autograd.grad(run(x * 1).values(), x, g)
@@ -102,7 +113,7 @@ def test_other_layouts_match_torch(layout, call, recorded):
         return made.requires_grad_().clone() if recorded else made
 
     spaces = (torch, torch.nn.functional), (clampgrad, clampgrad)
-    expected, actual = (shown(outcome(CALLS[call], *space, x())) for space in spaces)
+    expected, actual = (shown(result_or_error(CALLS[call], *space, x())) for space in spaces)
     assert actual == expected
 
 
@@ -110,7 +121,10 @@ def test_other_layouts_match_torch(layout, call, recorded):
 @pytest.mark.parametrize("name", [*EXTREMA, "clamp_min"])
 def test_two_sequences_of_the_same_lengths(name, convention):
     """torch's own maximum has no gradient here."""
-    values, g = [tied(11, seed=i, nan=False) for i in (0, 1)], tied(11, seed=2)
+    values, g = (
+        [random_with_ties(11, seed=i, nan=False) for i in (0, 1)],
+        random_with_ties(11, seed=2),
+    )
     offsets = torch.tensor([0, 3, 4, 11])
 
     flat = partial(getattr(clampgrad, name), gradient=convention)

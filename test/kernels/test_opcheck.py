@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import clampgrad  # noqa: F401, it registers the operators
-from oracle import CONVENTIONS, EXTREMA
+from common import EXTREMA
+from oracle import CONVENTIONS
 
 pytestmark = [
     pytest.mark.compiled(

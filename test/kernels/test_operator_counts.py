@@ -17,8 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
 import records
-from common import Dispatched
-from oracle import EXTREMA
+from common import EXTREMA, Dispatched
 
 RECORD = "operator-counts"
 MAXIMIZED = [f"{name}, maximize" for name in ("with_grad", "restoring")]
@@ -38,7 +37,7 @@ CLAMPS = {
     "clamp(x, y, z) of x, y": (clampgrad.clamp, 3, "xy"),
     "clamp(x, y, z) of y, z": (clampgrad.clamp, 3, "yz"),
 }
-EXTREMA = {f"{name}(x, y)": (getattr(clampgrad, name), 2, "xy") for name in EXTREMA}
+OF_TWO_TENSORS = {f"{name}(x, y)": (getattr(clampgrad, name), 2, "xy") for name in EXTREMA}
 
 
 # From 2.15 on, a trace has an alias for detach().
@@ -112,7 +111,7 @@ def cases():
     for convention in CONVENTIONS:
         name, *maximize = convention.split(", ")
         keywords = {"gradient": name} | ({"maximize": True} if maximize else {})
-        calls = CLAMPS | (EXTREMA if name in clampgrad.EXACT else {})
+        calls = CLAMPS | (OF_TWO_TENSORS if name in clampgrad.EXACT else {})
         for call in calls:
             yield convention, call, calls[call], keywords
 

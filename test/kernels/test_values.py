@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import clampgrad
-from common import run, slow_after
-from oracle import EXTREMA
+from common import EXTREMA, run, slow_after
 
 pytestmark = [
     pytest.mark.compiled("the portable implementation calls ATen"),
@@ -29,7 +28,7 @@ NUMBERS = (*SHORT, torch.float32, torch.float64)
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 PATTERNS = torch.arange(-(2**15), 2**15, dtype=torch.int16)
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 6.0, 1e-40, -1e-40, 6e-8, math.inf, -math.inf, 3e38, -6.5e4, 0.1)
-PAIRS = (*EXTREMA, "clamp_min", "clamp_max")
+OF_TWO_TENSORS = (*EXTREMA, "clamp_min", "clamp_max")
 SET = torch.backends.cpu.get_cpu_capability()  # without one, ATen's kernels keep NaNs, too
 LOWER = {"AVX512": ["avx2", "default"], "AVX2": ["default"]}.get(SET, [])
 
@@ -95,7 +94,7 @@ def test_tensors(dtype, flush):
     assert bounds[-1].isnan()
     with flushing(flush):
         for bound in bounds:
-            for name, b in product(PAIRS, (bound, bound.expand(x.shape).contiguous())):
+            for name, b in product(OF_TWO_TENSORS, (bound, bound.expand(x.shape).contiguous())):
                 ours, atens = getattr(clampgrad, name), getattr(torch, name)
                 assert_alike(ours(x, b), atens(x, b))
                 if "clamp" not in name:
@@ -114,7 +113,7 @@ def test_which_zero_at_the_end_of_a_row(dtype, threads):
     try:
         for n in [*range(100), 2**15 + 1, 2**16 + 33, 3 * 2**15 + 77]:
             plus, minus = torch.zeros(n, dtype=dtype), -torch.zeros(n, dtype=dtype)
-            for name, (x, y) in product(PAIRS, ((plus, minus), (minus, plus))):
+            for name, (x, y) in product(OF_TWO_TENSORS, ((plus, minus), (minus, plus))):
                 assert_alike(getattr(clampgrad, name)(x, y), getattr(torch, name)(x, y))
                 alone = y[:1].view(()) if n else y
                 assert_alike(getattr(clampgrad, name)(x, alone), getattr(torch, name)(x, alone))
@@ -144,7 +143,7 @@ def test_layouts(dtype):
         for a in views(x):
             assert_alike(clampgrad.clamp(a, 0, 1), torch.clamp(a, 0, 1))
             for b in views(y):
-                for name in PAIRS:
+                for name in OF_TWO_TENSORS:
                     assert_alike(getattr(clampgrad, name)(a, b), getattr(torch, name)(a, b))
                 assert_alike(clampgrad.clamp(a, b, y), torch.clamp(a, b, y))
 

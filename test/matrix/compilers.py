@@ -15,18 +15,18 @@ import clampgrad
 from matrix.cells import expected
 from matrix.contexts import (
     Wrong,
+    can_reuse_input,
+    check_result,
+    check_same,
     check_tangent,
-    compare,
     grad,
     has_gradient,
-    keeps_its_x,
     leaves_of,
+    leaves_that_require_grad,
     on_its_result,
-    reverse,
-    same,
+    reverse_context,
     twice,
-    wanted_of,
-    whole,
+    whole_context,
     with_tangents,
 )
 from matrix.forms import FORMS
@@ -47,7 +47,7 @@ def functionalizable(cell):
     return plain_memory(cell) and not recorded
 
 
-@reverse("functionalize", accepts=functionalizable)
+@reverse_context("functionalize", accepts=functionalizable)
 def functionalized(f, leaves, args, g):
     """The gradient is taken of a graph without writes in place."""
     y = functionalize(f)(*args)
@@ -57,7 +57,7 @@ def functionalized(f, leaves, args, g):
 def traced(name, mode, costly):
     """The graph of ATen operators gives the same numbers, and nothing of ours is left in it."""
 
-    @whole(name, accepts=plain_memory, costly=costly)
+    @whole_context(name, accepts=plain_memory, costly=costly)
     def run(f, cell):
         should = expected(cell)
         leaves = leaves_of(cell)
@@ -74,8 +74,8 @@ def traced(name, mode, costly):
             raise Wrong(graph.code)
         y, *found = graph(*given)
         if should.g is not None:
-            compare(cell, leaves, y, found)
-        same("value", y, should.value)
+            check_result(cell, leaves, y, found)
+        check_same("value", y, should.value)
 
 
 traced("make_fx, forward and backward", "real", costly=False)
@@ -90,7 +90,7 @@ def run_compiled(f, args, **more):
         return step(*args)
 
 
-@reverse("compile, aot_eager", accepts=compilable, costly=True)
+@reverse_context("compile, aot_eager", accepts=compilable, costly=True)
 def compiled(f, leaves, args, g):
     y = run_compiled(f, args, backend="aot_eager")
     return y, grad(y, leaves, g)
@@ -103,7 +103,7 @@ def doubled(t):
     return t
 
 
-@reverse("compile, aot_eager, dynamic", accepts=compilable, costly=True)
+@reverse_context("compile, aot_eager, dynamic", accepts=compilable, costly=True)
 def compiled_for_every_size(f, leaves, args, g):
     """The graph is made for other sizes."""
     torch._dynamo.reset()
@@ -118,7 +118,7 @@ def is_recorded(cell):
     return compilable(cell) and has_gradient(cell)
 
 
-@whole("compiled, forward mode inside", accepts=is_recorded, costly=True)
+@whole_context("compiled, forward mode inside", accepts=is_recorded, costly=True)
 def forward_mode_compiled(f, cell):
     """The graph opens the level."""
     bare = getattr(f, "bare", f)
@@ -148,16 +148,16 @@ def in_skipped_frame(f, args):
     return torch.compile(lambda *args: between(*args), backend="aot_eager")(*args)
 
 
-@reverse("compiled, a frame that Dynamo skips", accepts=compilable, costly=True)
+@reverse_context("compiled, a frame that Dynamo skips", accepts=compilable, costly=True)
 def skipped(f, leaves, args, g):
     with getattr(f, "pin", nullcontext()):
         y = in_skipped_frame(getattr(f, "itself", f), [args[0] * 1, *args[1:]])
         return y, grad(y, leaves, g)
 
 
-@whole(
+@whole_context(
     "compiled, two calls in place of one x, between graph breaks",
-    accepts=lambda cell: keeps_its_x(cell) and compilable(cell),
+    accepts=lambda cell: can_reuse_input(cell) and compilable(cell),
     costly=True,
 )
 def two_calls_apart(f, cell):
@@ -168,9 +168,9 @@ def two_calls_apart(f, cell):
         twice(f, cell, call)
 
 
-@whole(
+@whole_context(
     "compiled, two calls in place of one x",
-    accepts=lambda cell: keeps_its_x(cell) and compilable(cell),
+    accepts=lambda cell: can_reuse_input(cell) and compilable(cell),
     costly=True,
 )
 def two_calls_compiled(f, cell):
@@ -215,18 +215,20 @@ def check_together(cells):
             ys = [results[i] for i in recorded]
             found = iter(grad(ys, wanted, [gs[i].clone() for i in recorded]) if ys else ())
             for cell, of_cell, y, g in zip(now, leaves, results, gs):
-                given = [] if g is None else [next(found) for _ in wanted_of(of_cell)]
-                compare(cell, of_cell, y, given)
+                given = (
+                    [] if g is None else [next(found) for _ in leaves_that_require_grad(of_cell)]
+                )
+                check_result(cell, of_cell, y, given)
 
 
-@whole("compile, Inductor", accepts=compilable, costly=True)
+@whole_context("compile, Inductor", accepts=compilable, costly=True)
 def by_inductor(f, cell):
     check_together([cell])
 
 
 if hasattr(compiled_autograd, "_enable"):  # torch 2.6 or later
 
-    @reverse("compiled autograd", accepts=plain_memory, costly=True)
+    @reverse_context("compiled autograd", accepts=plain_memory, costly=True)
     def compiled_backward(f, leaves, args, g):
         torch._dynamo.reset()
         y = f(*args)
@@ -234,7 +236,7 @@ if hasattr(compiled_autograd, "_enable"):  # torch 2.6 or later
             return y, grad(y, leaves, g)
 
 
-@reverse("checkpoint, compiled", accepts=compilable, costly=True)
+@reverse_context("checkpoint, compiled", accepts=compilable, costly=True)
 def compiled_checkpoint(f, leaves, args, g):
     bare = getattr(f, "bare", f)
 
@@ -268,19 +270,19 @@ def last_of_three(graph, leaves, args, g):
     return y, grad(y, leaves, g)
 
 
-@reverse("TorchScript, traced", accepts=of_a_process)
+@reverse_context("TorchScript, traced", accepts=of_a_process)
 def traced_under_the_pin(f, leaves, args, g):
     return last_of_three(torchscript(f, args), leaves, args, g)
 
 
-@reverse("TorchScript, traced before the pin", accepts=of_a_process)
+@reverse_context("TorchScript, traced before the pin", accepts=of_a_process)
 def traced_before_the_pin(f, leaves, args, g):
     with clampgrad.pin(None):
         graph = torchscript(f, args)
     return last_of_three(graph, leaves, args, g)
 
 
-@reverse("make_fx, captured before the pin", accepts=of_a_process)
+@reverse_context("make_fx, captured before the pin", accepts=of_a_process)
 def captured_before_the_pin(f, leaves, args, g):
     with clampgrad.pin(None), torch.no_grad():
         graph = make_fx(f)(*[a.detach() for a in args])

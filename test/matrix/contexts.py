@@ -2,7 +2,7 @@
 
 A context takes a form's function and a cell, and raises if a result or gradient is wrong.
 Most are one function (f, leaves, args, g) -> (value, gradients of the leaves), which
-`reverse` compares with the reference.
+`reverse_context` compares with the reference.
 """
 
 import copy
@@ -55,7 +55,7 @@ class Wrong(AssertionError):
     pass
 
 
-def same(what, actual, wanted, exact=True):
+def check_same(what, actual, wanted, exact=True):
     """Equal values, NaN equal to NaN, same dtype and shape; to rounding after a sum."""
     found, should = ((t.dtype, tuple(t.shape)) for t in (actual, wanted))
     if found != should:
@@ -81,7 +81,9 @@ def check_gradients(cell, leaves, found, full, where="gradient"):
             gradient = next(found)
             gradient = torch.zeros_like(leaf) if gradient is None else gradient
             summed = share.shape != leaf.shape
-            same(f"{where} of Tensor {i}", gradient, reduced_to(share, leaf), exact=not summed)
+            check_same(
+                f"{where} of Tensor {i}", gradient, reduced_to(share, leaf), exact=not summed
+            )
 
 
 # ---- Reverse mode --------------------------------------------------------------------------------
@@ -91,24 +93,24 @@ def leaves_of(cell):
     return [t.clone().requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
 
 
-def wanted_of(leaves):
+def leaves_that_require_grad(leaves):
     return [leaf for leaf in leaves if leaf.requires_grad]
 
 
 def grad(y, leaves, g, **more):
-    return torch.autograd.grad(y, wanted_of(leaves), g, allow_unused=True, **more)
+    return torch.autograd.grad(y, leaves_that_require_grad(leaves), g, allow_unused=True, **more)
 
 
-def compare(cell, leaves, y, found):
+def check_result(cell, leaves, y, found):
     should = expected(cell)
-    same("value", y, should.value)
+    check_same("value", y, should.value)
     if not should.full:
         assert not y.requires_grad, "a gradient where torch has none"
     else:
         check_gradients(cell, leaves, found, should.full)
 
 
-def reverse(name, accepts=always, costly=False):
+def reverse_context(name, accepts=always, costly=False):
     """Adds a context from (f, leaves, args, g) -> (value, gradients)."""
 
     def add(context):
@@ -117,7 +119,7 @@ def reverse(name, accepts=always, costly=False):
             args = cell.laid_out(leaves)
             g = expected(cell).g
             y, found = (f(*args), []) if g is None else context(f, leaves, args, g.clone())
-            compare(cell, leaves, y, found)
+            check_result(cell, leaves, y, found)
 
         CONTEXTS[name] = Context(run, accepts, costly)
         return context
@@ -125,7 +127,7 @@ def reverse(name, accepts=always, costly=False):
     return add
 
 
-def whole(name, accepts=always, costly=False, records_nothing=False):
+def whole_context(name, accepts=always, costly=False, records_nothing=False):
     """Adds a context that compares by itself: (f, cell) -> None."""
 
     def add(run):
@@ -135,44 +137,46 @@ def whole(name, accepts=always, costly=False, records_nothing=False):
     return add
 
 
-@reverse("plain")
+@reverse_context("plain")
 def plain(f, leaves, args, g):
     y = f(*args)
     return y, grad(y, leaves, g)
 
 
-@reverse("backward() into .grad")
+@reverse_context("backward() into .grad")
 def backward(f, leaves, args, g):
     y = f(*args)
     y.backward(g)
-    return y, [leaf.grad for leaf in wanted_of(leaves)]
+    return y, [leaf.grad for leaf in leaves_that_require_grad(leaves)]
 
 
-@reverse("retain_graph, twice")
+@reverse_context("retain_graph, twice")
 def retain_graph(f, leaves, args, g):
     y = f(*args)
     first = grad(y, leaves, g, retain_graph=True)
     second = grad(y, leaves, g)
     for a, b in zip(first, second):
-        same("second gradient", a, b)
+        check_same("second gradient", a, b)
     return y, first
 
 
-@reverse("one gradient at a time")
+@reverse_context("one gradient at a time")
 def one_at_a_time(f, leaves, args, g):
     """Each call asks for only one of the gradients that were being differentiated."""
     y = f(*args)
-    return y, [grad(y, [leaf], g, retain_graph=True)[0] for leaf in wanted_of(leaves)]
+    return y, [
+        grad(y, [leaf], g, retain_graph=True)[0] for leaf in leaves_that_require_grad(leaves)
+    ]
 
 
-@reverse("expanded gradient of sum()")
+@reverse_context("expanded gradient of sum()")
 def expanded_gradient(f, leaves, args, g):
     y = f(*args)
     grad(y.sum(), leaves, None, retain_graph=True)  # of strides 0
     return y, grad(y, leaves, g)
 
 
-@reverse("gradient without memory")
+@reverse_context("gradient without memory")
 def gradient_of_zeros(f, leaves, args, g):
     """A ZeroTensor, as forward mode makes of what has no tangent."""
     y = f(*args)
@@ -180,11 +184,11 @@ def gradient_of_zeros(f, leaves, args, g):
     found = [grad(y, leaves, z, retain_graph=True) for z in (zeros, torch.zeros_like(g))]
     for v, wanted in zip(*found):
         if wanted is not None:
-            same("gradient of zeros", v + 0, wanted)
+            check_same("gradient of zeros", v + 0, wanted)
     return y, grad(y, leaves, g)
 
 
-@whole("x without memory")
+@whole_context("x without memory")
 def input_of_zeros(f, cell):
     """A ZeroTensor: compared with zeros in memory."""
     shape, dtype = cell.args[0].shape, getattr(torch, cell.args[0].dtype)
@@ -194,10 +198,10 @@ def input_of_zeros(f, cell):
     leaves[0] = x.requires_grad_(zeros.want[0])
     y = f(*leaves)
     should = expected(zeros)
-    compare(zeros, leaves, y, [] if should.g is None else grad(y, leaves, should.g.clone()))
+    check_result(zeros, leaves, y, [] if should.g is None else grad(y, leaves, should.g.clone()))
 
 
-@reverse("gradient of another dtype")
+@reverse_context("gradient of another dtype")
 def gradient_of_another_dtype(f, leaves, args, g):
     """Autograd casts it to the dtype of the result."""
     y = f(*args)
@@ -205,13 +209,13 @@ def gradient_of_another_dtype(f, leaves, args, g):
     return y, grad(y, leaves, g.to(other))
 
 
-@reverse("gradient with gaps")
+@reverse_context("gradient with gaps")
 def gradient_with_gaps(f, leaves, args, g):
     y = f(*args)
     return y, grad(y, leaves, torch.stack((g, g), -1)[..., 0])
 
 
-@reverse("anomaly mode")
+@reverse_context("anomaly mode")
 def anomaly(f, leaves, args, g):
     with torch.autograd.detect_anomaly(check_nan=False):
         return plain(f, leaves, args, g)
@@ -220,7 +224,7 @@ def anomaly(f, leaves, args, g):
 def around(name, manager):
     """Adds a context in which the forward runs."""
 
-    @reverse(name)
+    @reverse_context(name)
     def context(f, leaves, args, g):
         with manager():
             y = f(*args)
@@ -230,7 +234,7 @@ def around(name, manager):
 around("autocast", lambda: torch.autocast(torch.get_default_device().type, torch.bfloat16))
 
 
-@whole("input and output changed in place")
+@whole_context("input and output changed in place")
 def changed_after(f, cell):
     """The gradient of the public functions stays; elsewhere it stays or
     raises, by autograd's rule."""
@@ -239,7 +243,7 @@ def changed_after(f, cell):
     y = f(*args)
     kept = y.detach().clone()
     if should.g is None:
-        return compare(cell, leaves, kept, [])
+        return check_result(cell, leaves, kept, [])
     with torch.no_grad():
         y.fill_(99)
         args[0].fill_(99)
@@ -249,7 +253,7 @@ def changed_after(f, cell):
         if public(cell) or "modified by an inplace operation" not in str(e):
             raise
     else:
-        compare(cell, leaves, kept.requires_grad_(), found)
+        check_result(cell, leaves, kept.requires_grad_(), found)
 
 
 def public(cell):
@@ -279,7 +283,7 @@ def same_signs(what, actual, wanted):
         raise Wrong(f"sign of {what}: {actual.tolist()} instead of {wanted.tolist()}")
 
 
-@whole("signs of zeros", accepts=keeps_signs)
+@whole_context("signs of zeros", accepts=keeps_signs)
 def signs(f, cell):
     """What is blocked is +0, and what passes keeps its sign. The value has that of torch's own, but
     where two Tensors tie: there torch's vectors and scalars differ."""
@@ -303,7 +307,7 @@ def can_flush(cell):
     return has_gradient(cell) and torch.get_default_device().type == "cpu"
 
 
-@whole("subnormal numbers flushed", accepts=can_flush)
+@whole_context("subnormal numbers flushed", accepts=can_flush)
 def flushed(f, cell):
     """They tie with 0, for the reference too. Whether a gradient is flushed is left open."""
     tiny = (
@@ -320,7 +324,7 @@ def flushed(f, cell):
         for i, (leaf, share) in enumerate(zip(leaves, should.full)):
             if leaf.requires_grad and (v := next(found)) is not None:
                 sides = (torch.where(t.abs() < 1e-37, 0, t) for t in (v, reduced_to(share, leaf)))
-                same(f"gradient of Tensor {i}", *sides, exact=share.shape == leaf.shape)
+                check_same(f"gradient of Tensor {i}", *sides, exact=share.shape == leaf.shape)
     finally:
         torch.set_flush_denormal(False)
 
@@ -361,11 +365,11 @@ around("save_on_cpu", save_on_cpu)
 
 
 def checkpointed(name, **more):
-    @reverse(f"checkpoint, {name}")
+    @reverse_context(f"checkpoint, {name}")
     def context(f, leaves, args, g):
         y = checkpoint(f, *args, **more)
         y.backward(g)  # autograd.grad does not work with the reentrant kind
-        return y, [leaf.grad for leaf in wanted_of(leaves)]
+        return y, [leaf.grad for leaf in leaves_that_require_grad(leaves)]
 
 
 def clamps_alone(ctx, op, *args, **keywords):
@@ -387,7 +391,7 @@ def linear(cell):
     return cell.gradient not in ("with_grad", "restoring")
 
 
-@reverse("is_grads_batched")
+@reverse_context("is_grads_batched")
 def batched_gradients(f, leaves, args, g):
     y = f(*args)
     both = torch.stack((g, torch.ones_like(g)))
@@ -395,7 +399,7 @@ def batched_gradients(f, leaves, args, g):
     return y, [None if v is None else v[0] for v in found]
 
 
-@whole("vectorized jacobian", accepts=has_gradient)
+@whole_context("vectorized jacobian", accepts=has_gradient)
 def vectorized(f, cell):
     leaves = leaves_of(cell)
     wanted = [i for i, leaf in enumerate(leaves) if leaf.requires_grad]
@@ -414,10 +418,12 @@ def vectorized(f, cell):
             g[k] = 1
             args, want = cell.fill(cell.tensors), cell.spread(cell.want)
             share = gradients(cell, args, want, g.view(value.shape))[i]
-            same(f"row {k} of the jacobian by Tensor {i}", total[k], reduced_to(share, leaves[i]))
+            check_same(
+                f"row {k} of the jacobian by Tensor {i}", total[k], reduced_to(share, leaves[i])
+            )
 
 
-@whole("double backward", accepts=has_gradient)
+@whole_context("double backward", accepts=has_gradient)
 def double_backward(f, cell):
     """The gradient is linear in g, or selects from it; it is constant in everything else."""
     leaves = leaves_of(cell)
@@ -434,13 +440,13 @@ def double_backward(f, cell):
         return
     of_g, *of_leaves = grad([v for v, _ in pairs], [g, *leaves], [t for _, t in pairs])
     vs = [t if w else None for t, w in zip(every, cell.want)]
-    same("gradient of g", of_g, pushed(cell, vs, cell.want, should.g), exact=False)
+    check_same("gradient of g", of_g, expected_tangent(cell, vs, cell.want, should.g), exact=False)
     for i, v in enumerate(of_leaves):
         if v is not None:
-            same(f"second gradient {i}", v, torch.zeros_like(v))
+            check_same(f"second gradient {i}", v, torch.zeros_like(v))
 
 
-def pushed(cell, tangents, want, g, args=None):
+def expected_tangent(cell, tangents, want, g, args=None):
     """The tangent of the result: the transpose of the gradient, or what a selection passes."""
     args = cell.fill(cell.tensors) if args is None else args
     value = cell.forward(args)
@@ -495,12 +501,14 @@ def check_tangent(f, cell, tangent_of):
     if not linear(cell):
         return no_jvp(run)
     value, tangent = run()
-    same("value", value, should.value)
+    check_same("value", value, should.value)
     tangent = torch.zeros_like(value) if tangent is None else tangent
-    same("tangent", tangent, pushed(cell, tangents, cell.want, should.g), exact=False)
+    check_same(
+        "tangent", tangent, expected_tangent(cell, tangents, cell.want, should.g), exact=False
+    )
 
 
-@whole("dual tensors", accepts=has_gradient)
+@whole_context("dual tensors", accepts=has_gradient)
 def dual(f, cell):
     def tangent_of(*given):
         tensors, tangents = given[: len(cell.want)], iter(given[len(cell.want) :])
@@ -511,7 +519,7 @@ def dual(f, cell):
     check_tangent(f, cell, tangent_of)
 
 
-@whole("dual tensors, a level of C++ alone", accepts=has_gradient)
+@whole_context("dual tensors, a level of C++ alone", accepts=has_gradient)
 def dual_of_graphs(f, cell):
     """As a compiled graph opens it: torch.autograd.forward_ad does not hear of it."""
 
@@ -529,7 +537,7 @@ def dual_of_graphs(f, cell):
     check_tangent(f, cell, tangent_of)
 
 
-@whole("dual tensors that require grad", accepts=has_gradient)
+@whole_context("dual tensors that require grad", accepts=has_gradient)
 def dual_recorded(f, cell):
     """The gradient is what it is without a tangent; if g has one, the gradient's has its shares."""
     should, leaves = expected(cell), leaves_of(cell)
@@ -548,13 +556,13 @@ def dual_recorded(f, cell):
     if not linear(cell):
         return no_jvp(run)
     y, found, tangents = run()
-    same("value", y, should.value)
+    check_same("value", y, should.value)
     check_gradients(cell, leaves, found, should.full)
     args, want = cell.fill(cell.tensors), cell.spread(cell.want)
     check_gradients(cell, leaves, tangents, gradients(cell, args, want, along), "tangent")
 
 
-@whole("one tangent at a time", accepts=has_gradient)
+@whole_context("one tangent at a time", accepts=has_gradient)
 def one_tangent(f, cell):
     """The others are 0, so nothing is rounded: the tangent is exact, whatever it is."""
     tensors, should = cell.tensors, expected(cell)
@@ -569,9 +577,9 @@ def one_tangent(f, cell):
 
         if not linear(cell):
             return no_jvp(run)
-        wanted, tangent = pushed(cell, tangents, cell.want, should.g), run()
+        wanted, tangent = expected_tangent(cell, tangents, cell.want, should.g), run()
         tangent = torch.zeros_like(wanted) if tangent is None else tangent
-        same(f"tangent along Tensor {i}", tangent, wanted)
+        check_same(f"tangent along Tensor {i}", tangent, wanted)
 
 
 # ---- Two calls -----------------------------------------------------------------------------------
@@ -581,7 +589,7 @@ def is_called(cell):
     return not FORMS[cell.form].module and "overlapping" not in cell.form and has_gradient(cell)
 
 
-def keeps_its_x(cell):
+def can_reuse_input(cell):
     """Whether the result can be the x of another call, which compares the same bounds."""
     x = cell.args[0]
     return is_called(cell) and (cell.value.dtype, cell.value.shape) == (
@@ -599,7 +607,7 @@ def twice(f, cell, call):
     of_second = gradients(cell, second, x_and_rest, should.g)
     of_first = gradients(cell, first, want, of_second[0].to(should.value.dtype))
     y = call(getattr(f, "itself", f), leaves)
-    same("value", y, cell.forward(second))
+    check_same("value", y, cell.forward(second))
     found = grad(y, leaves, should.g.clone())
     shares = [of_first[0], *(a + b for a, b in zip(of_first[1:], of_second[1:]))]
     wanted = iter(found)
@@ -607,7 +615,7 @@ def twice(f, cell, call):
         if leaf.requires_grad:
             gradient = next(wanted)
             gradient = torch.zeros_like(leaf) if gradient is None else gradient
-            same(f"gradient of Tensor {i}", gradient, reduced_to(share, leaf), exact=i == 0)
+            check_same(f"gradient of Tensor {i}", gradient, reduced_to(share, leaf), exact=i == 0)
 
 
 def on_its_result(f, leaves):
@@ -615,7 +623,7 @@ def on_its_result(f, leaves):
     return f(f(x * 1, *bounds), *bounds)
 
 
-@whole("two calls in place of one x", accepts=keeps_its_x)
+@whole_context("two calls in place of one x", accepts=can_reuse_input)
 def two_calls(f, cell):
     with getattr(f, "pin", nullcontext()):
         twice(f, cell, on_its_result)
@@ -624,20 +632,20 @@ def two_calls(f, cell):
 # ---- Nothing is recorded -------------------------------------------------------------------------
 
 
-@whole("no_grad", records_nothing=True)
+@whole_context("no_grad", records_nothing=True)
 def no_grad(f, cell):
     with torch.no_grad():
         y = f(*cell.laid_out(leaves_of(cell)))
     assert not y.requires_grad
-    same("value", y, expected(cell).value)
+    check_same("value", y, expected(cell).value)
 
 
-@whole("inference mode", records_nothing=True)
+@whole_context("inference mode", records_nothing=True)
 def inference(f, cell):
     with torch.inference_mode():
         y = f(*cell.laid_out([t.clone() for t in cell.tensors]))
     assert y.is_inference() and not y.requires_grad
-    same("value", y, expected(cell).value)
+    check_same("value", y, expected(cell).value)
 
 
 @torch.no_grad()
@@ -647,7 +655,7 @@ def torchs_own(cell, tensors):
     return args[0].clone() if FORMS[cell.form].in_place else cell.forward(args)
 
 
-@whole("meta tensors")
+@whole_context("meta tensors")
 def meta(f, cell):
     leaves = [t.to("meta").requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
     y = f(*leaves)
@@ -655,14 +663,14 @@ def meta(f, cell):
     if found != wanted:
         raise Wrong(f"{found} instead of {wanted}")
     if expected(cell).g is not None:
-        for leaf, v in zip(wanted_of(leaves), grad(y, leaves, torch.empty_like(y))):
+        for leaf, v in zip(leaves_that_require_grad(leaves), grad(y, leaves, torch.empty_like(y))):
             assert v is None or v.shape == leaf.shape
 
 
 # ---- Strides -------------------------------------------------------------------------------------
 
 
-@whole("strides as torch's")
+@whole_context("strides as torch's")
 def strides(f, cell):
     args = cell.laid_out(leaves_of(cell))
     theirs, y = torchs_own(cell, args), f(*args)
@@ -670,7 +678,7 @@ def strides(f, cell):
         raise Wrong(f"strides of the result: {y.stride()} instead of {theirs.stride()}")
 
 
-@whole("strides of gradients")
+@whole_context("strides of gradients")
 def strides_of_gradients(f, cell):
     """A gradient is laid out like the result, whatever g is: channels_last stays channels_last."""
 
@@ -703,7 +711,7 @@ def strides_of_gradients(f, cell):
 # ---- Threads -------------------------------------------------------------------------------------
 
 
-@whole("threads")
+@whole_context("threads")
 def threads(f, cell):
     """The forward in several threads at once, each with its backward."""
 
@@ -719,7 +727,7 @@ def threads(f, cell):
             done.result()
 
 
-@reverse("backward in another thread")
+@reverse_context("backward in another thread")
 def other_thread(f, leaves, args, g):
     y = f(*args)
     with ThreadPoolExecutor(1) as pool:
@@ -729,7 +737,9 @@ def other_thread(f, leaves, args, g):
 # ---- Copies --------------------------------------------------------------------------------------
 
 
-@whole("deepcopy and pickle", accepts=lambda cell: "module" in cell.form or "nn." in cell.form)
+@whole_context(
+    "deepcopy and pickle", accepts=lambda cell: "module" in cell.form or "nn." in cell.form
+)
 def copies(f, cell):
     original = getattr(f, "module", None)
     if original is None:

@@ -13,7 +13,16 @@ import torch
 from torch.func import jvp, vjp, vmap
 
 from matrix.cells import FINITE, expected, gradients, numbers
-from matrix.contexts import check_gradients, grad, leaves_of, linear, no_jvp, pushed, same, whole
+from matrix.contexts import (
+    check_gradients,
+    check_same,
+    expected_tangent,
+    grad,
+    leaves_of,
+    linear,
+    no_jvp,
+    whole_context,
+)
 from matrix.forms import FORMS, bounds_of
 
 BATCH = 2
@@ -98,7 +107,7 @@ class Nest:
         every = [self.aligned(i, logical.dim()) for i in range(len(leaves))]
         value = cell.forward(cell.fill(every))
         shape = y.shape
-        same("value", y, value.reshape(shape))
+        check_same("value", y, value.reshape(shape))
         levels = [k for k in range(len(self.word)) if self.word[k] != "vmap"]
         for k, results in zip(reversed(levels), found):
             self.check_level(k, results, every, value)
@@ -121,8 +130,8 @@ class Nest:
             logical = [BATCH] * sum(batched) + list(self.tensors[i].shape)
             here = e.shape[outside:]
             tangents.append(self.tangent(k, i, logical).reshape(here) if want[i] else None)
-        total = pushed(cell, tangents, want, None, cell.fill(every))
-        same(where, results, total.reshape(results.shape), exact=False)
+        total = expected_tangent(cell, tangents, want, None, cell.fill(every))
+        check_same(where, results, total.reshape(results.shape), exact=False)
 
     def check_shares(self, where, want, g, found, every, outside=0):
         """Dimensions of the vmaps outside of this level stay; those inside are summed, or stay."""
@@ -132,7 +141,9 @@ class Nest:
             summed = list(share.shape) != kept
             share = (share.sum_to_size(kept) if summed else share).to(self.tensors[i].dtype)
             result = torch.zeros(share.numel(), dtype=share.dtype) if result is None else result
-            same(f"{where}, Tensor {i}", result, share.reshape(result.shape), exact=not summed)
+            check_same(
+                f"{where}, Tensor {i}", result, share.reshape(result.shape), exact=not summed
+            )
 
 
 def plain(cell):
@@ -147,7 +158,7 @@ def of_one_dtype(cell):
 
 
 def add(word):
-    @whole(word, accepts=of_one_dtype)
+    @whole_context(word, accepts=of_one_dtype)
     def run(f, cell):
         nest = Nest(word, cell)
         if "jvp" in word and not linear(cell):
@@ -180,7 +191,7 @@ def pulled(f, cell):
 
     def pushed_to(g, *tangents):
         given = dict(zip(wanted, tangents))
-        return pushed(cell, [given.get(i) for i in range(len(cell.want))], cell.want, g)
+        return expected_tangent(cell, [given.get(i) for i in range(len(cell.want))], cell.want, g)
 
     return pull, pushed_to
 
@@ -193,7 +204,7 @@ def again(name):
     """Adds a context from (f, cell, g) -> None, for what is differentiated."""
 
     def add(context):
-        @whole(name, accepts=lambda cell: of_one_dtype(cell) and cell.differentiable)
+        @whole_context(name, accepts=lambda cell: of_one_dtype(cell) and cell.differentiable)
         def run(f, cell):
             context(f, cell, expected(cell).g.clone())
 
@@ -206,7 +217,7 @@ def reverse_over_reverse(f, cell, g):
     found, back = vjp(pull, g)
     tangents = tangents_of(found)
     check_gradients(cell, leaves_of(cell), found, expected(cell).full)
-    same("gradient of g", back(tangents)[0], pushed_to(g, *tangents), exact=False)
+    check_same("gradient of g", back(tangents)[0], pushed_to(g, *tangents), exact=False)
 
 
 @again("jvp of vjp")
@@ -227,7 +238,9 @@ def two_rows(g):
 
 def check_rows(gs, of_gs, tangents, pushed_to):
     for k, (g, of_g) in enumerate(zip(gs, of_gs)):
-        same(f"gradient of g, row {k}", of_g, pushed_to(g, *(t[k] for t in tangents)), exact=False)
+        check_same(
+            f"gradient of g, row {k}", of_g, pushed_to(g, *(t[k] for t in tangents)), exact=False
+        )
 
 
 @again("vjp of vmap of vjp")
@@ -266,7 +279,7 @@ def bent(cell):
         numbers(cell.seed + 5 + i, x.shape, x.dtype, FINITE) if wanted else None
         for i, (x, wanted) in enumerate(zip(cell.tensors, cell.want))
     ]
-    return pushed(cell, tangents, cell.want, None)
+    return expected_tangent(cell, tangents, cell.want, None)
 
 
 def slope_along(f, at):
@@ -283,7 +296,7 @@ def curves(name):
     """Adds a context from (f of a number, 0) -> the second derivative there."""
 
     def add(context):
-        @whole(name, accepts=are_curved)
+        @whole_context(name, accepts=are_curved)
         def run(f, cell):
             def found():
                 zero = torch.zeros((), dtype=cell.tensors[0].dtype)
@@ -291,7 +304,7 @@ def curves(name):
 
             if not linear(cell):
                 return no_jvp(found)
-            same("second derivative", found(), bent(cell), exact=False)
+            check_same("second derivative", found(), bent(cell), exact=False)
 
     return add
 
@@ -304,7 +317,7 @@ def forward_over_forward(f, zero):
 @curves("jvp of vmap of jvp")
 def forward_over_batched_forward(f, zero):
     rows = slope_along(vmap(lambda at: slope_along(f, at)), zero.new_zeros(BATCH))
-    same("second row", rows[1], rows[0])
+    check_same("second row", rows[1], rows[0])
     return rows[0]
 
 
@@ -312,7 +325,7 @@ def has_samples(cell):
     return plain(cell) and all(a.shape for a in cell.tensor_args)
 
 
-@whole("vmap beside torch's own", accepts=has_samples)
+@whole_context("vmap beside torch's own", accepts=has_samples)
 def vmap_beside_torch(f, cell):
     """Value and dtype where the arguments show torch fewer dimensions than they have."""
     tensors = cell.tensors
@@ -331,4 +344,4 @@ def vmap_beside_torch(f, cell):
     # Integers get no gradient, and so go to torch.
     by_torch = not any(t.is_floating_point() for t in tensors)
     should = vmap(theirs)(*tensors) if by_torch else torch.stack([*map(theirs, *tensors)])
-    same("value", vmap(f)(*tensors), should)
+    check_same("value", vmap(f)(*tensors), should)

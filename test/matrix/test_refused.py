@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import BOUNDS, OPERATORS, assert_same, outcome
-from oracle import CONVENTIONS, EXTREMA, PSEUDO
+from common import BOUNDS, CLAMPS, EXTREMA, assert_same, result_or_error
+from oracle import CONVENTIONS, PSEUDO
 
 
 def overlapping(t):
@@ -81,7 +81,7 @@ def doors(operator, in_place, convention):
 def called(call, x, *bounds):
     """The outcome of a call, which must leave x unchanged if it is an error."""
     before = str(x.detach())  # not every kind of tensor compares
-    found = outcome(call, x, *bounds)
+    found = result_or_error(call, x, *bounds)
     if isinstance(found, tuple) and not x.is_inference():
         # torch writes these first, and raises when it counts the version.
         assert str(x.detach()) == before, f"x changed before the error: {found}"
@@ -101,7 +101,7 @@ def of_kernels(name, names):
 @pytest.mark.parametrize("make", [plain, recorded])
 @pytest.mark.parametrize("bad", of_kernels("sparse", BAD))
 def test_refused_in_kind(bad, make, in_place):
-    for operator, convention in product(OPERATORS, ("min_norm", "half", "with_grad")):
+    for operator, convention in product(CLAMPS, ("min_norm", "half", "with_grad")):
         for door, ours, theirs in doors(operator, in_place, convention):
             found = []
             for call in (theirs, ours):
@@ -168,7 +168,7 @@ def test_a_wrong_name_is_refused_whatever_the_arguments(name, maximize):
     """It is reported before a wrong bound or a wrong input."""
     error, text = WRONG[name, maximize]
     more = {"gradient": name} | ({"maximize": True} if maximize else {})
-    operators = [op + suffix for op in OPERATORS for suffix in ("", "_")]
+    operators = [op + suffix for op in CLAMPS for suffix in ("", "_")]
     for operator in operators if maximize else [*operators, *EXTREMA]:
         xs = torch.ones(2), torch.ones(2, requires_grad=True) * 1, torch.arange(2)
         for x, bound in product((*xs, object()), (*READABLE, "0", [0], 10**25, object())):

@@ -11,7 +11,7 @@ from torch import nn
 
 import clampgrad
 from benchmarks.memory import saved_bytes
-from common import assert_same, eager, saved_and_loaded, scripts, tied
+from common import assert_same, eager, random_with_ties, saved_and_loaded, script_runner
 from nn.models import Net
 
 pytestmark = pytest.mark.of_kernels("compositions keep whole Tensors")
@@ -90,7 +90,10 @@ def test_a_converted_module_computes_what_torchs_does(module):
     assert "left" not in clampgrad.nn.conversions(model)["module"]
     ours = model.module
     for dtype in (torch.float32, torch.bfloat16):
-        x, g = tied(50, dtype=dtype, nan=False) * 6, tied(50, dtype=dtype, seed=1)
+        x, g = (
+            random_with_ties(50, dtype=dtype, nan=False) * 6,
+            random_with_ties(50, dtype=dtype, seed=1),
+        )
         assert_same(ours(x.clone()), module(x.clone()))
         assert_same(*(eager(lambda x, m=m: m(x.clone()), [x], g)[0] for m in (ours, module)))
         given = x.clone()
@@ -192,6 +195,17 @@ def test_a_filter_sees_every_name_of_a_shared_module():
             assert seen == ["a", "b"][: "ab".index(wanted) + 1]
             assert [*clampgrad.nn.conversions(model)] == ["a"]
             clampgrad.nn.undo(model)
+
+
+def test_a_filter_where_modules_are_shared_at_every_level():
+    """The first of 2 ** 64 names is accepted, and no other is made."""
+    relu = model = nn.ReLU6()
+    for _ in range(64):
+        model = nn.Sequential(model, model)
+    for change in CHANGES.values():
+        change(model, filter_fn=lambda module, name: module is relu)
+        assert [*clampgrad.nn.conversions(model)] == [".".join("0" * 64)]
+        clampgrad.nn.undo(model)
 
 
 def test_convert_leaves_modules_of_ours_as_they_are():
@@ -383,7 +397,7 @@ assert slope() == 0 and nn.ReLU6.forward is forward and not hasattr(nn.ReLU6, "_
 @pytest.mark.parametrize("program", [FIRST, FIRST_GRADIENT], ids=["convert", "set_gradient"])
 def test_code_that_was_compiled_before_the_first_change(tmp_path, program):
     """convert drops it; set_gradient changes nothing in the process."""
-    with scripts(tmp_path) as run:
+    with script_runner(tmp_path) as run:
         run(program)
 
 
@@ -444,7 +458,7 @@ print(sizes, type(model[0]).__module__)
 def test_another_process_has_the_conversion_or_fails(tmp_path, change):
     file = tmp_path / "model.pt"
     torch.save(CHANGES[change](nn.Sequential(nn.ReLU6())), file)
-    with scripts(tmp_path, "torch") as run:
+    with script_runner(tmp_path, "torch") as run:
         out, _ = run(LOADED, file, "there")
         module = "torch.nn.modules.activation" if change == "convert" else "clampgrad.nn.modules"
         assert out == f"[{OURS}] {module}\n"
@@ -468,7 +482,7 @@ assert nn.ReLU.forward is forward and not hasattr(nn.ReLU, "_clampgrad")
 
 
 def test_a_torch_whose_forward_differs_is_left_as_it_is(tmp_path):
-    with scripts(tmp_path) as run:
+    with script_runner(tmp_path) as run:
         out, _ = run(CHANGED)
     assert "does not support torch" in out and "('self', 'x', 'more')" in out
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import clampgrad
-from common import assert_same, eager, saved_and_loaded, tied
+from common import assert_same, eager, random_with_ties, saved_and_loaded
 from oracle import gradient_of_x
 
 TWINS = [
@@ -27,12 +27,16 @@ def test_a_twin_is_the_same_module(theirs, ours, arguments, bounds, inplace):
     assert re.sub(r"(, )?gradient='min_norm'", "", repr(b)) == repr(a)
     assert a.state_dict() == b.state_dict()
     assert b.inplace is inplace
-    for x in (tied(50), tied(50, dtype=torch.bfloat16), torch.arange(-2, 9)):
+    for x in (
+        random_with_ties(50),
+        random_with_ties(50, dtype=torch.bfloat16),
+        torch.arange(-2, 9),
+    ):
         assert_same(b(x.clone()), a(x.clone()))
         given = x.clone()
         assert (b(given) is given) == inplace
     # If x is NaN, torch's own modules differ: their gradient is g or 0.
-    x, g = tied(50, nan=False), tied(50, seed=1)
+    x, g = random_with_ties(50, nan=False), random_with_ties(50, seed=1)
     x.mul_(6)
     expected = eager(lambda x: a(x.clone()), [x], g)
     assert_same(eager(lambda x: b(x.clone()), [x], g), expected)
@@ -83,7 +87,7 @@ def test_a_layout_without_the_gradient_that_is_asked_for():
 @twins
 def test_functions_beside_the_modules(theirs, ours, arguments, bounds):
     function = getattr(clampgrad, ours.__name__.lower())
-    x, g = tied(50) * 6, tied(50, seed=1)
+    x, g = random_with_ties(50) * 6, random_with_ties(50, seed=1)
     (actual,) = eager(lambda x: function(x, *arguments, gradient="half"), [x], g)
     assert_same(actual, gradient_of_x("half", x, g, **bounds))
     given = x.clone()
@@ -129,7 +133,7 @@ def test_symbolic_trace():
     traced = torch.fx.symbolic_trace(model)
     called = [node.target for node in traced.graph.nodes if node.op == "call_function"]
     assert called == [clampgrad.relu, clampgrad.relu6, clampgrad.hardtanh, clampgrad.clamp]
-    x, g = tied(50), tied(50, seed=1)
+    x, g = random_with_ties(50), random_with_ties(50, seed=1)
     assert_same(eager(traced, [x], g)[0], eager(model, [x], g)[0])
 
 

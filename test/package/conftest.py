@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from common import scripts
+from common import script_runner
 from quick_build import copy_to
 
 
@@ -22,5 +22,5 @@ def script(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in [n for n in os.environ if n.startswith("CLAMPGRAD_")]:
             patch.delenv(name)
-        with scripts(tmp_path_factory.mktemp("script"), "torch") as run:
+        with script_runner(tmp_path_factory.mktemp("script"), "torch") as run:
             yield run

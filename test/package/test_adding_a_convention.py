@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from codegen.check_rules import check_rules
-from common import checked
+from common import run_checked
 from oracle import CONVENTIONS, EXACT
 from quick_build import build_quickly, copy_to
 
@@ -115,7 +115,7 @@ def test_toy_convention_builds_and_passes(tmp_path):
 
     def run(*command, **environment):
         env = os.environ | {"PYTHONPATH": paths} | environment
-        return checked(sys.executable, *command, cwd=tree, env=env)
+        return run_checked(sys.executable, *command, cwd=tree, env=env)
 
     program = "import clampgrad; print(clampgrad.implementation, *clampgrad.EXACT)"
     for portable, implementation in (("0", "compiled"), ("1", "portable")):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from common import checked
+from common import run_checked
 from quick_build import copy_to
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ def sources(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sdist")
     copy_to(folder / "checkout")
     script = f"from setuptools.build_meta import build_sdist; build_sdist({str(folder)!r})"
-    checked(sys.executable, "-c", script, cwd=folder / "checkout")
+    run_checked(sys.executable, "-c", script, cwd=folder / "checkout")
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")
@@ -39,14 +39,14 @@ def sources(tmp_path_factory):
 @pytest.fixture
 def environment(tmp_path):
     """An environment of its own that sees this one's packages; returns its Python."""
-    checked(sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment")
+    run_checked(sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment")
     (site,) = tmp_path.glob("environment/lib/python*/site-packages")
     (site / "this.pth").write_text(f"{Path(torch.__file__).parent.parent}\n")
     return tmp_path / "environment/bin/python"
 
 
 def pip(*arguments, **keywords):
-    checked(sys.executable, "-m", "pip", *arguments, **keywords)
+    run_checked(sys.executable, "-m", "pip", *arguments, **keywords)
 
 
 def file_of(environment, folder):
@@ -58,7 +58,7 @@ clampgrad.clamp(x, 0, 1).sum().backward()
 assert x.grad.tolist() == [0, 1, 0]
 print(clampgrad.__file__)
 """
-    return Path(checked(environment, "-c", script, cwd=folder).strip())
+    return Path(run_checked(environment, "-c", script, cwd=folder).strip())
 
 
 def test_a_wheel_built_in_isolation(sources, environment, tmp_path):
@@ -82,4 +82,4 @@ def test_editable(sources, environment, tmp_path):
     assert file_of(environment, tmp_path).is_relative_to(sources)
     with open(sources / "python/clampgrad/__init__.py", "a") as file:
         file.write("edited = True\n")
-    checked(environment, "-c", "import clampgrad; assert clampgrad.edited", cwd=tmp_path)
+    run_checked(environment, "-c", "import clampgrad; assert clampgrad.edited", cwd=tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from buildtools import cuda_build, pip_nvcc
 from codegen import generate
-from common import checked
+from common import run_checked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -226,7 +226,7 @@ def runs_on(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gpu")
     (folder / "gpu.cpp").write_text(CODE)
     command = [os.environ.get("CXX", "c++"), "-std=c++17", "-shared", "-fPIC", f"-I{ROOT / 'csrc'}"]
-    checked(*command, folder / "gpu.cpp", "-o", folder / "gpu.so")
+    run_checked(*command, folder / "gpu.cpp", "-o", folder / "gpu.so")
     function = ctypes.CDLL(str(folder / "gpu.so")).runs_on
     function.restype = ctypes.c_bool
     return function
@@ -272,5 +272,5 @@ def test_the_demo_offers_the_kernels(tmp_path, gpu, library, offered):
         path.chmod(0o755)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     built = ["-o", venv / "installed", f"VENV={venv}"]
-    told = checked("make", "demo", *built, cwd=ROOT, env={**os.environ, "PATH": path})
+    told = run_checked("make", "demo", *built, cwd=ROOT, env={**os.environ, "PATH": path})
     assert "the demo" in told and ("make nvcc" in told) == offered

@@ -16,7 +16,7 @@ import clampgrad
 from clampgrad._contract.table import ALIASES
 from clampgrad._torch.after_import import get_if_imported
 from clampgrad.functional import ExactGradient
-from common import BARE, SLOPE, checked, python, run, slow_after
+from common import BARE, SLOPE, python, run, run_checked, slow_after
 
 pytestmark = pytest.mark.thorough
 
@@ -46,7 +46,7 @@ def imports(tmp_path_factory):
     imported before the clock starts."""
     folder = tmp_path_factory.mktemp("elsewhere")  # so that the installed package is found
     command = sys.executable, "-W", "error", "-c", SCRIPT, clampgrad.implementation
-    return [json.loads(checked(*command, cwd=folder, env=os.environ | BARE)) for _ in range(3)]
+    return [json.loads(run_checked(*command, cwd=folder, env=os.environ | BARE)) for _ in range(3)]
 
 
 def test_import_takes_at_most_150_ms(imports):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import assert_same, checked, eager, tied
+from common import assert_same, eager, random_with_ties, run_checked
 
 JAX_PYTHON = os.environ.get("CLAMPGRAD_JAX_PYTHON")
 SCRIPT = str(Path(__file__).with_name("jax_clip.py"))
@@ -31,11 +31,11 @@ pytestmark = [
 def measured(tmp_path_factory):
     """Arrays full of ties, and what JAX makes of them. JAX multiplies by 0: g is finite."""
     given, found = (tmp_path_factory.mktemp("jax") / name for name in ("given.npz", "found.npz"))
-    arrays = {name: tied(5000, seed=i) for i, name in enumerate(("x", "lo", "hi"))}
+    arrays = {name: random_with_ties(5000, seed=i) for i, name in enumerate(("x", "lo", "hi"))}
     arrays["g"] = torch.randn(5000, generator=torch.Generator().manual_seed(3))
     numpy.savez(given, numbers=numpy.array(NUMBERS), **arrays)
     env = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": ""}
-    checked(JAX_PYTHON, SCRIPT, given, found, env=env)
+    run_checked(JAX_PYTHON, SCRIPT, given, found, env=env)
     return arrays, numpy.load(found)
 
 

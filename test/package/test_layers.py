@@ -102,11 +102,3 @@ def of_the_laboratory(path):
 def test_the_product_does_not_know_the_laboratory():
     assert len(PRODUCT) > 100 and of_the_laboratory(ROOT / "lab/patched.py")
     assert {str(p): found for p in PRODUCT if (found := of_the_laboratory(p))} == {}
-
-
-def test_one_file_edits_the_path():
-    files = [*(p for p in PRODUCT if PACKAGE not in p.parents), *(ROOT / "lab").rglob("*.py")]
-    edits = re.compile(r"sys\.path(\.(?!copy)\w+\(|\[.*\] *=[^=]| *\+?= )")
-    statements = {p: map(ast.unparse, ast.walk(ast.parse(p.read_text()))) for p in files}
-    found = [p for p in files if any(map(edits.match, statements[p]))]
-    assert found == [ROOT / "lab/__init__.py"]

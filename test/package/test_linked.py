@@ -11,7 +11,7 @@ import torch
 
 from buildtools import linked
 from buildtools.library import LIBRARY
-from common import checked, run
+from common import run, run_checked
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = Path(torch.__file__).parent / "lib"
@@ -38,8 +38,8 @@ def link(tmp_path, monkeypatch):
     def link(*options, without=()):
         monkeypatch.setenv("CXX", f"c++ {' '.join(options)}")
         library, compiled = tmp_path / "library.so", tmp_path / "code.o"
-        checked("c++", "-O2", "-fPIC", *options, "-c", tmp_path / "code.cpp", "-o", compiled)
-        checked("c++", *options, *without, "-shared", compiled, "-o", library)
+        run_checked("c++", "-O2", "-fPIC", *options, "-c", tmp_path / "code.cpp", "-o", compiled)
+        run_checked("c++", *options, *without, "-shared", compiled, "-o", library)
         return str(library)
 
     return link
@@ -47,9 +47,9 @@ def link(tmp_path, monkeypatch):
 
 def refused(library):
     """The sentence, and the library is gone."""
-    signed = linked.Elf(Path(library)).signed
+    signed = linked.Elf(Path(library)).compiler_names
     with pytest.raises(SystemExit) as ended:
-        linked.refuse(library, TORCH)
+        linked.reject_if_faulty(library, TORCH)
     assert library in str(ended.value) and signed in str(ended.value)
     assert not Path(library).exists()
     return str(ended.value)
@@ -57,7 +57,7 @@ def refused(library):
 
 @pytest.mark.parametrize("options", [[], ["-flto"], ["-fvisibility=hidden", "-Wl,--as-needed"]])
 def test_what_does_not_break_is_not_refused(link, options):
-    linked.refuse(link(*options), TORCH)
+    linked.reject_if_faulty(link(*options), TORCH)
 
 
 @pytest.mark.parametrize("option, missing", [
@@ -74,10 +74,10 @@ def test_a_c_plus_plus_runtime_of_its_own(link, option, missing):
 def test_an_openmp_runtime_beside_torchs(link, tmp_path):
     """As Clang's -fopenmp links one; GCC's is the one that libtorch brings."""
     name = tmp_path / "libomp.so.5"
-    checked("c++", "-shared", f"-Wl,-soname,{name.name}", "-o", name, "-x", "c++", os.devnull)
+    run_checked("c++", "-shared", f"-Wl,-soname,{name.name}", "-o", name, "-x", "c++", os.devnull)
     told = refused(link("-Wl,--no-as-needed", str(name)))
     assert "libomp.so.5" in told and "-fopenmp" in told
-    linked.refuse(link("-fopenmp", "-Wl,--no-as-needed"), TORCH)
+    linked.reject_if_faulty(link("-fopenmp", "-Wl,--no-as-needed"), TORCH)
 
 
 def test_strings_of_another_abi(link):
@@ -111,10 +111,10 @@ def test_fast_math_has_no_effect(tmp_path, monkeypatch):
     def is_nan(*options):
         library = tmp_path / f"{len(options)}.so"
         code = [tmp_path / "code.cpp", "-fvisibility=default", "-shared", "-fPIC", "-o", library]
-        checked("c++", "-O2", "-ffast-math", *options, *code)
+        run_checked("c++", "-O2", "-ffast-math", *options, *code)
         # In a process of its own: GCC links code to such a library by which loading it flushes
         # subnormal numbers, for as long as the process lives.
-        return int(checked(sys.executable, "-c", CALL_NAN, library))
+        return int(run_checked(sys.executable, "-c", CALL_NAN, library))
 
     assert is_nan(*flags) and not is_nan()
 

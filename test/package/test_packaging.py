@@ -16,7 +16,7 @@ from buildtools.linked import Elf
 from clampgrad import _implementation
 from clampgrad._implementation import build
 from clampgrad._implementation.stamp import MARK
-from common import checked
+from common import run_checked
 
 pytestmark = pytest.mark.slow
 about_the_library = pytest.mark.compiled("it is about which library is loaded")
@@ -248,7 +248,7 @@ def test_an_extension_of_cpp_shares_the_library(script, tmp_path):
     copied = shutil.copy(PACKAGE / "_lib" / LIBRARY / build.LIBRARY, tmp_path)
     extension = tmp_path / "extension.so"
     linked = ("-shared", "-fPIC", copied, f"-Wl,-rpath,{tmp_path}", "-o", extension)
-    checked("c++", tmp_path / "extension.cpp", *linked, "-Wl,--unresolved-symbols=ignore-all")
+    run_checked("c++", tmp_path / "extension.cpp", *linked, "-Wl,--unresolved-symbols=ignore-all")
     script(SHARED, extension, build.LIBRARY)
 
 
@@ -296,4 +296,4 @@ def test_stubs_say_what_the_extension_has(tmp_path):
     stubs = ("clampgrad._C", "clampgrad._implementation.build")
     (tmp_path / "allowed").write_text(r"clampgrad\._C\.Block")  # its metaclass is pybind11's
     command = ("-m", "mypy.stubtest", "--allowlist=allowed", *stubs)
-    checked(sys.executable, *command, cwd=tmp_path)
+    run_checked(sys.executable, *command, cwd=tmp_path)

@@ -1,7 +1,7 @@
 import pytest
 
 import clampgrad
-from common import OWN, scripts, slope
+from common import STOCK_SLOPES, script_runner, slope
 
 
 @pytest.fixture(autouse=True)
@@ -9,12 +9,12 @@ def nothing_is_left():
     """Blocks end by themselves, and the pin of the process here."""
     yield
     clampgrad.set_pin(None)
-    assert (slope(), clampgrad.pin.current()) == (OWN, None)
+    assert (slope(), clampgrad.pin.current()) == (STOCK_SLOPES, None)
 
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
     """Where compilers are imported, and this package is not yet."""
     compilers = "torch._dynamo", "torch._functorch.aot_autograd", "torch._inductor.compile_fx"
-    with scripts(tmp_path_factory.mktemp("script"), "torch", *compilers) as run:
+    with script_runner(tmp_path_factory.mktemp("script"), "torch", *compilers) as run:
         yield run

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import OF_NO_CONVENTION, RELEASED, tied
+from common import OF_NO_CONVENTION, RELEASED, random_with_ties
 
 SHAPES = [(), (16, 1, 1), (28,), (8, 1, 1, 1), (8, 1, 28, 1)]
 
@@ -24,7 +24,7 @@ def test_the_sum_is_torchs_own(shape, memory_format, dtype):
     )
     x, g = x.to(torch.get_default_device()), g.to(torch.get_default_device())
     lo, hi = (torch.full(shape, bound, dtype=dtype) for bound in (-1.0, 1.0))
-    x[0] = tied(16, 28, 28, dtype=dtype, nan=not OF_NO_CONVENTION)
+    x[0] = random_with_ties(16, 28, 28, dtype=dtype, nan=not OF_NO_CONVENTION)
     x, lo, hi = (t.requires_grad_() for t in (x, lo, hi))
     for function, inputs in (
         (torch.clamp, (x, lo, hi)),

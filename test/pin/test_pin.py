@@ -16,10 +16,21 @@ import torch.nn.functional as F
 import clampgrad
 from clampgrad import _implementation
 from clampgrad._pin import state
-from common import HALF, OWN, SLOPE, THROUGH, assert_same, eager, python, slope, tied
+from common import (
+    EXTREMA,
+    HALF_SLOPES,
+    SLOPE,
+    STOCK_SLOPES,
+    STRAIGHT_THROUGH_SLOPES,
+    assert_same,
+    eager,
+    python,
+    random_with_ties,
+    slope,
+)
 from matrix.inputs import inputs
 from matrix.run import Cell, check_all
-from oracle import CONVENTIONS, EXTREMA, PSEUDO, gradient_of_x
+from oracle import CONVENTIONS, PSEUDO, gradient_of_x
 
 INCLUSIVE = [1, 0]
 
@@ -56,7 +67,7 @@ def test_another_autograd_kernel_of_an_operator():
         assert registered() == before and clampgrad.pin.current() is None
         library._destroy()
         clampgrad.set_pin("half")
-        assert slope(clamp) == HALF
+        assert slope(clamp) == HALF_SLOPES
         library = torch.library.Library("aten", "IMPL")
         try:
             library.impl("clamp", lambda x, lo, hi: x * 7, "AutogradCPU")
@@ -65,7 +76,7 @@ def test_another_autograd_kernel_of_an_operator():
             raise SystemExit
         assert slope(clamp) == [7, 7] and clampgrad.pin.current() == "half"
         library._destroy()
-        assert slope(clamp) == HALF
+        assert slope(clamp) == HALF_SLOPES
     """
     python("-c", SLOPE + code)
 
@@ -78,7 +89,7 @@ def test_another_autograd_kernel_of_an_operator():
     [(c, m) for c in PSEUDO for m in (False, True) if (c, m) != ("straight_through", True)],
 )
 def test_a_pseudo_gradient_pins_the_clamps_alone(convention, maximize):
-    x, y, g = tied(500), tied(500, seed=1), tied(500, seed=2)
+    x, y, g = random_with_ties(500), random_with_ties(500, seed=1), random_with_ties(500, seed=2)
     own = {op: eager(getattr(torch, op), [x, y], g) for op in EXTREMA}
     expected = gradient_of_x(convention, x, g, 0, 1, maximize=maximize)
     with clampgrad.pin(convention, maximize=maximize):
@@ -222,14 +233,14 @@ def test_inner_block_overrides_outer_and_process():
     process, whenever that is set."""
     clampgrad.set_pin("half")
     with clampgrad.pin("straight_through"):
-        assert (slope(), clampgrad.pin.current()) == (THROUGH, "straight_through")
+        assert (slope(), clampgrad.pin.current()) == (STRAIGHT_THROUGH_SLOPES, "straight_through")
         with clampgrad.pin("half"):
-            assert (slope(), clampgrad.pin.current()) == (HALF, "half")
+            assert (slope(), clampgrad.pin.current()) == (HALF_SLOPES, "half")
             with clampgrad.pin(None):
-                assert (slope(), clampgrad.pin.current()) == (OWN, None)
-            assert slope() == HALF
+                assert (slope(), clampgrad.pin.current()) == (STOCK_SLOPES, None)
+            assert slope() == HALF_SLOPES
         clampgrad.set_pin("inclusive")
-        assert slope() == THROUGH
+        assert slope() == STRAIGHT_THROUGH_SLOPES
     assert (slope(), clampgrad.pin.current()) == (INCLUSIVE, "inclusive")
 
 
@@ -237,8 +248,8 @@ def test_the_first_block_of_a_process():
     code = f"""{SLOPE}
 import clampgrad
 with clampgrad.pin("half"):
-    assert slope(clamp) == HALF
-assert slope(clamp) != HALF
+    assert slope(clamp) == HALF_SLOPES
+assert slope(clamp) != HALF_SLOPES
 print("pinned")
 """
     assert python("-c", code) == "pinned\n"
@@ -251,18 +262,18 @@ def in_a_thread(function):
 
 def test_a_block_is_of_its_thread():
     with clampgrad.pin("half"):
-        assert in_a_thread(slope) == OWN
-        assert in_a_thread(clampgrad.pin("straight_through")(slope)) == THROUGH
-        assert slope() == HALF
+        assert in_a_thread(slope) == STOCK_SLOPES
+        assert in_a_thread(clampgrad.pin("straight_through")(slope)) == STRAIGHT_THROUGH_SLOPES
+        assert slope() == HALF_SLOPES
     clampgrad.set_pin("half")
-    assert in_a_thread(lambda: (slope(), clampgrad.pin.current())) == (HALF, "half")
+    assert in_a_thread(lambda: (slope(), clampgrad.pin.current())) == (HALF_SLOPES, "half")
     clampgrad.set_pin(None)
-    assert in_a_thread(lambda: (slope(), clampgrad.pin.current())) == (OWN, None)
+    assert in_a_thread(lambda: (slope(), clampgrad.pin.current())) == (STOCK_SLOPES, None)
 
 
 def test_a_thread_that_ends_inside_a_block_leaves_nothing():
-    assert in_a_thread(lambda: clampgrad.pin("half").__enter__() and slope()) == HALF
-    assert slope() == OWN
+    assert in_a_thread(lambda: clampgrad.pin("half").__enter__() and slope()) == HALF_SLOPES
+    assert slope() == STOCK_SLOPES
 
 
 def test_a_block_while_other_threads_clamp():
@@ -270,9 +281,9 @@ def test_a_block_while_other_threads_clamp():
         others = [pool.submit(slope) for _ in range(2000)]
         while not all(other.done() for other in others):
             with clampgrad.pin("half"):
-                assert slope() == HALF
-            assert slope() == OWN
-    assert all(other.result() == OWN for other in others)
+                assert slope() == HALF_SLOPES
+            assert slope() == STOCK_SLOPES
+    assert all(other.result() == STOCK_SLOPES for other in others)
 
 
 def test_the_convention_is_that_of_the_forward():
@@ -282,7 +293,7 @@ def test_the_convention_is_that_of_the_forward():
     z = torch.clamp(x, 0, 1)
     with clampgrad.pin("straight_through"):
         assert torch.autograd.grad(y, x)[0].item() == 0.5
-        assert torch.autograd.grad(z, x)[0].item() == OWN[0]
+        assert torch.autograd.grad(z, x)[0].item() == STOCK_SLOPES[0]
 
 
 # ---- Misuse: an error, and torch as it was -------------------------------------------------------
@@ -298,9 +309,9 @@ def test_blocks_out_of_order():
             RuntimeError, match="half> was left before a block that was entered aft"
         ):
             half.__exit__(None, None, None)
-        assert slope() == THROUGH
+        assert slope() == STRAIGHT_THROUGH_SLOPES
     through.__exit__(None, None, None)
-    assert slope() == OWN
+    assert slope() == STOCK_SLOPES
     with pytest.raises(RuntimeError, match="half> is not entered here"):
         half.__exit__(None, None, None)
 
@@ -310,7 +321,7 @@ def test_torchscript_that_differentiates_by_itself_is_refused():
         return (torch.clamp(x * 2.0, 0.0, 1.0) * 3.0 + 1.0) * x
 
     script = torch.jit.script(f)
-    x = tied(20, nan=False).clamp(-9, 9).requires_grad_()
+    x = random_with_ties(20, nan=False).clamp(-9, 9).requires_grad_()
     own = [torch.autograd.grad(script(x).sum(), x)[0] for _ in range(3)]
     with clampgrad.pin("half"):
         with pytest.raises(RuntimeError, match="which no pin reaches"):

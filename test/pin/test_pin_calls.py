@@ -12,8 +12,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 import clampgrad
 from clampgrad._pin import compiled_code
-from clampgrad._torch.changes import apply_changes
-from common import HALF, INDUCTOR, OWN, RELEASE, Dispatched, assert_same, slope
+from clampgrad._torch.replacements import apply_replacements
+from common import HALF_SLOPES, INDUCTOR, RELEASE, STOCK_SLOPES, Dispatched, assert_same, slope
 
 ALL = [1, 0]
 
@@ -46,15 +46,15 @@ class Again(torch.autograd.Function):
 
 def test_the_backward_of_a_function_is_pinned():
     with clampgrad.pin("half"):
-        assert slope(lambda x: Again.apply(x, clamp)) == HALF
+        assert slope(lambda x: Again.apply(x, clamp)) == HALF_SLOPES
         assert slope(lambda x: Again.apply(x, clampgrad.pin("inclusive")(clamp))) == ALL
-        assert slope() == HALF
+        assert slope() == HALF_SLOPES
 
 
 def test_another_implementation_of_checkpoints_can_remember(x):
     with clampgrad.pin("half"):
         y = Again.apply(x, clampgrad.pin.remember(clamp))
-    assert torch.autograd.grad(y.sum(), x)[0].tolist() == HALF
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == HALF_SLOPES
 
 
 def test_what_a_pinned_clamp_calls_sees_the_pin(x):
@@ -73,7 +73,7 @@ def test_what_a_pinned_clamp_calls_sees_the_pin(x):
             with clampgrad.pin("half"), context:
                 f(x)
             assert seen
-            assert all(name == "half" and run() == HALF for name, run in seen)
+            assert all(name == "half" and run() == HALF_SLOPES for name, run in seen)
 
 
 ATEN = torch.ops.aten
@@ -189,7 +189,7 @@ def test_what_dynamo_takes_whole(name):
     if name == "leaf_function":
         f.register_fake(torch.empty_like)
     compiled = torch.compile(lambda x: f(x), backend="aot_eager", fullgraph=True)
-    for pin, expected in (("half", HALF), (None, OWN)):
+    for pin, expected in (("half", HALF_SLOPES), (None, STOCK_SLOPES)):
         with clampgrad.pin(pin):
             assert slope(compiled) == expected
 
@@ -271,14 +271,14 @@ def test_code_is_compiled_once_for_each_pin(backend):
     counter = CompileCounterWithBackend(backend)
     compiled = torch.compile(lambda x: torch.clamp(x, 0, 1) * 1, backend=counter)
     for _ in range(2):
-        for pin, expected in ((None, OWN), ("half", HALF), ("inclusive", ALL)):
+        for pin, expected in ((None, STOCK_SLOPES), ("half", HALF_SLOPES), ("inclusive", ALL)):
             with clampgrad.pin(pin):
                 assert slope(compiled) == expected, pin
     assert counter.frame_count == 3
     clampgrad.set_pin("half")
-    assert slope(compiled) == HALF
+    assert slope(compiled) == HALF_SLOPES
     clampgrad.set_pin(None)
-    assert slope(compiled) == OWN
+    assert slope(compiled) == STOCK_SLOPES
 
 
 @INDUCTOR
@@ -311,8 +311,8 @@ def test_where_the_global_state_has_no_guard_of_its_own(monkeypatch):
             pass
 
     monkeypatch.setattr("torch._dynamo.guards.GuardBuilder", GuardBuilder)
-    changes = compiled_code.guard_compiled_code(torch._dynamo.guards)
-    with apply_changes(changes), clampgrad.pin("half"):
+    replacements = compiled_code.guard_compiled_code(torch._dynamo.guards)
+    with apply_replacements(replacements), clampgrad.pin("half"):
         GuardBuilder().GRAD_MODE(SimpleNamespace())
         ((check, says),) = guards
         assert check({}) and "'half'" in says[0]

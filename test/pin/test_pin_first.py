@@ -3,7 +3,7 @@ all, whatever other threads do."""
 
 import pytest
 
-from common import SLOPE, scripts, slow_after
+from common import SLOPE, script_runner, slow_after
 
 START = f"""{SLOPE}
 import threading
@@ -58,8 +58,8 @@ while True:
     assert clampgrad.pin.current() is None
     assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == own
 assert state() != before
-assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == HALF
-assert slope(lambda x: segments.checkpoint(clamp, x, use_reentrant=False)) == HALF
+assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == HALF_SLOPES
+assert slope(lambda x: segments.checkpoint(clamp, x, use_reentrant=False)) == HALF_SLOPES
 print(attempts)
 """
 
@@ -74,7 +74,7 @@ import os, signal, time
 from clampgrad._pin import first_pin
 lock = {
     "first": first_pin._install_lock,
-    "changing": first_pin._change_lock,
+    "changing": first_pin._replacement_lock,
     "compiler": torch._dynamo.convert_frame.compile_lock,
 }[sys.argv[1]]
 begun = threading.Event()
@@ -115,7 +115,7 @@ def compiles():
         time.sleep(0.5)
         if sys.argv[1] == "pins":
             with clampgrad.pin("half"):
-                assert slope(clamp) == HALF
+                assert slope(clamp) == HALF_SLOPES
     compiled.set()
 def pins():
     with clampgrad.pin("inclusive"):
@@ -156,7 +156,7 @@ inside = {
     "set_pin": set_and_ended,
 }[kind]
 def f(x): return inside(x * 1) * 1
-expected = own if kind == "installed" else HALF
+expected = own if kind == "installed" else HALF_SLOPES
 if kind == "one graph":
     try:
         slope(torch.compile(f, backend=backend, fullgraph=True))
@@ -205,7 +205,7 @@ def refused(function, *args):
         return "does not take 'ctx' first; the pin 'half' cannot hold in it" in str(error)
 before = slope(Double.apply), Double.apply(torch.ones(1, requires_grad=True))
 with clampgrad.pin("half"):
-    assert slope(clamp) == slope(cond) == HALF
+    assert slope(clamp) == slope(cond) == HALF_SLOPES
     assert refused(slope, Double.apply) and refused(before[1].backward)
 assert slope(Double.apply) == before[0] and not refused(Double.apply(before[1]).backward)
 """
@@ -228,7 +228,7 @@ def work():
 of_all = [threading.Thread(target=work) for _ in range(threads)]
 for thread in of_all: thread.start()
 for thread in of_all: thread.join()
-assert found == [HALF] * threads, found
+assert found == [HALF_SLOPES] * threads, found
 assert slope(clamp) == own
 """
 
@@ -248,7 +248,7 @@ while "torch._dynamo.guards" not in sys.modules:
     pass
 with clampgrad.pin("half"):
     thread.join()
-    assert slope(torch.compile(clamp, backend="eager")) == HALF
+    assert slope(torch.compile(clamp, backend="eager")) == HALF_SLOPES
 builder = torch._dynamo.guards.GuardBuilder
 wrapped = getattr(builder, "GLOBAL_STATE", None) or builder.GRAD_MODE  # the latter before torch 2.10
 assert hasattr(wrapped, "__wrapped__")
@@ -256,5 +256,5 @@ assert hasattr(wrapped, "__wrapped__")
 
 
 def test_a_first_pin_while_another_thread_imports_the_compiler(tmp_path):
-    with scripts(tmp_path, "torch") as run:
+    with script_runner(tmp_path, "torch") as run:
         run(SLOPE + IMPORTING)

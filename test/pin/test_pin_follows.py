@@ -12,7 +12,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
-from common import HALF, OWN, SLOPE, THROUGH, python, slope
+from common import HALF_SLOPES, SLOPE, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, python, slope
 
 DEPTH = 80  # from 60 nested calls on, torch takes another thread
 
@@ -115,7 +115,12 @@ DIFFERENTIATED = {
 @pytest.mark.parametrize("how", DIFFERENTIATED)
 def test_what_backward_differentiates(how, depth):
     function = DIFFERENTIATED[how]
-    for pin, expected in ((None, OWN), ("half", HALF), ("straight_through", THROUGH), (None, OWN)):
+    for pin, expected in (
+        (None, STOCK_SLOPES),
+        ("half", HALF_SLOPES),
+        ("straight_through", STRAIGHT_THROUGH_SLOPES),
+        (None, STOCK_SLOPES),
+    ):
         with clampgrad.pin(pin):
             assert in_backward(function, depth) == expected == function(), pin
 
@@ -131,19 +136,37 @@ def test_blocks_nest():
 
     clampgrad.set_pin("straight_through")
     with clampgrad.pin("half"):
-        assert in_backward(inner) == [HALF, OWN, THROUGH, HALF, "half"]
-    assert in_backward(inner) == [THROUGH, OWN, THROUGH, THROUGH, "straight_through"]
+        assert in_backward(inner) == [
+            HALF_SLOPES,
+            STOCK_SLOPES,
+            STRAIGHT_THROUGH_SLOPES,
+            HALF_SLOPES,
+            "half",
+        ]
+    assert in_backward(inner) == [
+        STRAIGHT_THROUGH_SLOPES,
+        STOCK_SLOPES,
+        STRAIGHT_THROUGH_SLOPES,
+        STRAIGHT_THROUGH_SLOPES,
+        "straight_through",
+    ]
     clampgrad.set_pin(None)
-    assert in_backward(inner) == [OWN, OWN, THROUGH, OWN, None]
+    assert in_backward(inner) == [
+        STOCK_SLOPES,
+        STOCK_SLOPES,
+        STRAIGHT_THROUGH_SLOPES,
+        STOCK_SLOPES,
+        None,
+    ]
 
 
 def test_a_decorated_function():
-    assert clampgrad.pin("half")(in_backward)(slope) == HALF
+    assert clampgrad.pin("half")(in_backward)(slope) == HALF_SLOPES
     with clampgrad.pin("half"):
-        assert in_backward(clampgrad.pin("straight_through")(slope)) == THROUGH
+        assert in_backward(clampgrad.pin("straight_through")(slope)) == STRAIGHT_THROUGH_SLOPES
         remembered = clampgrad.pin.remember(slope)
     with clampgrad.pin("straight_through"):
-        assert in_backward(remembered) == HALF
+        assert in_backward(remembered) == HALF_SLOPES
 
 
 def test_an_error_leaves_nothing_pinned():
@@ -157,7 +180,7 @@ def test_an_error_leaves_nothing_pinned():
 
     with pytest.raises(ZeroDivisionError), clampgrad.pin("half"):
         in_backward(fail)
-    assert clampgrad.pin.current() is None and in_backward(slope) == OWN
+    assert clampgrad.pin.current() is None and in_backward(slope) == STOCK_SLOPES
 
 
 def test_a_block_that_is_entered_in_a_backward_ends_with_it():
@@ -165,8 +188,8 @@ def test_a_block_that_is_entered_in_a_backward_ends_with_it():
         clampgrad.pin("half").__enter__()
         return slope()
 
-    assert in_backward(enter) == HALF
-    assert (slope(), in_backward(slope)) == (OWN, OWN)
+    assert in_backward(enter) == HALF_SLOPES
+    assert (slope(), in_backward(slope)) == (STOCK_SLOPES, STOCK_SLOPES)
 
 
 def test_a_block_is_left_in_its_own_thread():
@@ -178,8 +201,8 @@ def test_a_block_is_left_in_its_own_thread():
         return slope()
 
     with pin:
-        assert in_backward(leave) == HALF
-        assert slope() == HALF
+        assert in_backward(leave) == HALF_SLOPES
+        assert slope() == HALF_SLOPES
 
 
 def test_threads_of_python_are_not_pinned():
@@ -193,7 +216,7 @@ def test_threads_of_python_are_not_pinned():
         return seen
 
     with clampgrad.pin("half"):
-        assert in_backward(begin) == [OWN, OWN]
+        assert in_backward(begin) == [STOCK_SLOPES, STOCK_SLOPES]
 
 
 def test_two_threads_at_once():
@@ -206,7 +229,7 @@ def test_two_threads_at_once():
                 seen.append(in_backward(slope) == in_backward(slope, 1) == expected)
 
     seen, both = [], threading.Barrier(2)
-    pins = ("half", HALF), ("straight_through", THROUGH)
+    pins = ("half", HALF_SLOPES), ("straight_through", STRAIGHT_THROUGH_SLOPES)
     threads = [threading.Thread(target=run, args=pin) for pin in pins]
     for thread in threads:
         thread.start()
@@ -235,7 +258,7 @@ def test_tasks(depth):
                 await asyncio.sleep(0)
                 assert slope() == expected
             await asyncio.sleep(0)
-            assert in_backward(slope, depth) == THROUGH
+            assert in_backward(slope, depth) == STRAIGHT_THROUGH_SLOPES
 
     async def inside():
         with clampgrad.pin("inclusive"):
@@ -251,15 +274,19 @@ def test_tasks(depth):
         return [*seen, slope()]
 
     async def main():
-        pins = ("half", HALF), (None, OWN), ("straight_through", THROUGH)
+        pins = (
+            ("half", HALF_SLOPES),
+            (None, STOCK_SLOPES),
+            ("straight_through", STRAIGHT_THROUGH_SLOPES),
+        )
         await asyncio.gather(*(task(*pin) for pin in pins))
         with clampgrad.pin("half"):
             found = in_backward(in_a_hook, depth)
-        assert found == [OWN, *[[1, 0]] * (depth > 1), HALF]
+        assert found == [STOCK_SLOPES, *[[1, 0]] * (depth > 1), HALF_SLOPES]
 
     with clampgrad.pin("straight_through"):
         asyncio.run(main())
-        assert in_backward(slope, depth) == THROUGH
+        assert in_backward(slope, depth) == STRAIGHT_THROUGH_SLOPES
 
 
 # ---- What a script forks ------------------------------------------------------------------------
@@ -269,7 +296,7 @@ import asyncio, os, threading, warnings
 import clampgrad
 
 torch.set_default_device(sys.argv[1])
-OWN = slope(clamp)
+STOCK_SLOPES = slope(clamp)
 warnings.simplefilter("ignore")  # TorchScript is deprecated
 
 @torch.jit.ignore
@@ -296,10 +323,10 @@ def forked(x: torch.Tensor):
 here, seen = threading.get_ident(), []
 begun, goes_on = threading.Event(), threading.Event()
 goes_on.set()
-assert slope(forked) == OWN and seen == [None] * 2, seen
+assert slope(forked) == STOCK_SLOPES and seen == [None] * 2, seen
 with clampgrad.pin("half"):
-    assert slope(forked) == HALF
-assert slope(forked) == OWN
+    assert slope(forked) == HALF_SLOPES
+assert slope(forked) == STOCK_SLOPES
 
 # The work goes on after the block was left.
 seen.clear(), begun.clear(), goes_on.clear()
@@ -310,7 +337,7 @@ with clampgrad.pin("half"):
 with clampgrad.pin("straight_through"):
     goes_on.set()
     y = future.wait()  # which releases the GIL
-assert torch.autograd.grad(y.sum(), x)[0].tolist() == HALF and seen == ["half"] * 2, seen
+assert torch.autograd.grad(y.sum(), x)[0].tolist() == HALF_SLOPES and seen == ["half"] * 2, seen
 
 # Which task forked is not known there.
 async def main():
@@ -320,12 +347,12 @@ async def main():
             raise SystemExit("no error")
         except RuntimeError as error:
             assert "only the thread of the loop can tell them apart" in str(error)
-        assert slope(clamp) == HALF
-    assert slope(forked) == OWN
+        assert slope(clamp) == HALF_SLOPES
+    assert slope(forked) == STOCK_SLOPES
 
 asyncio.run(main())
 clampgrad.set_pin("half")
-assert slope(forked) == HALF
+assert slope(forked) == HALF_SLOPES
 print("followed", flush=True)
 os._exit(0)  # with no clampgrad too, torch's thread may want the GIL of an interpreter that is gone, and abort
 """
@@ -364,7 +391,7 @@ def closed_by_a_hook():
 def test_a_block_that_was_closed_is_not_handed_on(close):
     close()
     assert clampgrad.pin.current() is None
-    assert in_backward(clampgrad.pin.current) is None and in_backward(slope) == OWN
+    assert in_backward(clampgrad.pin.current) is None and in_backward(slope) == STOCK_SLOPES
 
 
 @clampgrad.pin("straight_through")
@@ -381,7 +408,7 @@ def test_a_generator_that_changes_threads():
         thread = threading.Thread(target=lambda: found.append(next(generator)))
         thread.start()
         thread.join()
-    assert found == [HALF, HALF, THROUGH]
+    assert found == [HALF_SLOPES, HALF_SLOPES, STRAIGHT_THROUGH_SLOPES]
 
 
 FOREIGN = (

@@ -9,7 +9,7 @@ import torch
 from filelock import FileLock
 
 import clampgrad
-from common import tied
+from common import random_with_ties
 from oracle import gradient_of_x
 
 COLUMNS = 41
@@ -59,7 +59,10 @@ def all_rows_are(x, row):
 @pytest.mark.parametrize("case", CASES)
 def test_every_element(case):
     torch.set_num_threads(2)
-    row, g = tied(COLUMNS, dtype=torch.bfloat16), tied(COLUMNS, dtype=torch.bfloat16, seed=1)
+    row, g = (
+        random_with_ties(COLUMNS, dtype=torch.bfloat16),
+        random_with_ties(COLUMNS, dtype=torch.bfloat16, seed=1),
+    )
     laid_out, call = CASES[case]
     x = laid_out(ROWS, COLUMNS).copy_(row).requires_grad_()
     assert x.numel() > 2**31

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from clampgrad import pin, set_pin
-from common import HALF, OWN, THROUGH, slope
+from common import HALF_SLOPES, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
 
 # ---- A pin of what is no function ----------------------------------------------------------------
 
@@ -50,7 +50,7 @@ def test_what_one_may_decorate():
         def forward(self, x):
             return super().forward(x)
 
-    assert slope(Model()) == HALF
+    assert slope(Model()) == HALF_SLOPES
 
 
 def clamped(x: torch.Tensor):
@@ -63,7 +63,7 @@ def test_a_decorated_function_is_not_scripted():
     with pytest.raises(RuntimeError, match="script the function, and pin the call"):
         torch.jit.script(pin("half")(clamped))
     scripted = torch.jit.script(clamped)
-    assert slope(pin("half")(scripted)) == HALF
+    assert slope(pin("half")(scripted)) == HALF_SLOPES
 
 
 # ---- A pin that is dropped -----------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_what_a_notebook_shows():
 
 def enter():
     with pin("half"):
-        assert slope() == HALF
+        assert slope() == HALF_SLOPES
 
 
 def wrong():
@@ -122,14 +122,14 @@ def test_pins_that_are_used_warn_of_nothing():
 def test_it_may_be_called_again():
     for _ in range(2):
         set_pin("half")
-        assert (slope(), pin.current()) == (HALF, "half")
+        assert (slope(), pin.current()) == (HALF_SLOPES, "half")
     set_pin("straight_through")
-    assert (slope(), pin.current()) == (THROUGH, "straight_through")
+    assert (slope(), pin.current()) == (STRAIGHT_THROUGH_SLOPES, "straight_through")
     set_pin("with_grad", maximize=True)
     assert pin.current() == "with_grad, maximize"
     for _ in range(2):
         set_pin(None)
-        assert (slope(), pin.current()) == (OWN, None)
+        assert (slope(), pin.current()) == (STOCK_SLOPES, None)
 
 
 @pytest.mark.parametrize("before", [None, "straight_through"])
@@ -141,9 +141,9 @@ def test_it_is_a_block_too(before):
         seen = [pin.current()]
         thread.start()
         thread.join()
-        assert (slope(), seen) == (HALF, ["half", "half"])
+        assert (slope(), seen) == (HALF_SLOPES, ["half", "half"])
         with set_pin(None):
-            assert (slope(), pin.current()) == (OWN, None)
+            assert (slope(), pin.current()) == (STOCK_SLOPES, None)
         assert pin.current() == "half"
         1 / 0  # noqa: B018
     assert pin.current() == before
@@ -151,7 +151,7 @@ def test_it_is_a_block_too(before):
 
 def test_a_block_of_the_thread_takes_precedence():
     with pin("half"), set_pin("straight_through"):
-        assert slope() == HALF
+        assert slope() == HALF_SLOPES
     assert pin.current() is None
 
 
@@ -160,8 +160,17 @@ def test_a_block_that_is_kept():
     set_pin(None)
     for _ in range(2):
         with kept:
-            assert slope() == HALF
+            assert slope() == HALF_SLOPES
         assert pin.current() is None
+
+
+def test_a_block_inside_a_block_of_the_same_object():
+    kept = set_pin("half")
+    with kept, kept:
+        with kept:
+            set_pin("straight_through")
+        assert pin.current() == "half"
+    assert pin.current() is None
 
 
 def test_a_block_of_the_process_inside_a_compiled_function():
@@ -172,7 +181,7 @@ def test_a_block_of_the_process_inside_a_compiled_function():
             return x.clamp(0, 1)
 
     torch._dynamo.reset()
-    assert slope(torch.compile(clamped, backend="eager")) == HALF
+    assert slope(torch.compile(clamped, backend="eager")) == HALF_SLOPES
     assert pin.current() is None
 
 
@@ -187,7 +196,7 @@ def test_a_wrong_name_changes_nothing(wrong):
     set_pin("half")
     with pytest.raises(ValueError, match="unknown gradient 'nope'|maximize"):
         set_pin(**wrong)
-    assert slope() == HALF
+    assert slope() == HALF_SLOPES
 
 
 def test_a_wrong_switch_changes_nothing(monkeypatch):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
-from common import OWN, THROUGH, slope
+from common import STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
 
 pytestmark = pytest.mark.thorough
 
@@ -74,9 +74,9 @@ def test_a_graph_loses_the_blocks_inside(how, module):
         graph = CAPTURED[how](inside, torch.tensor([-1.0, 2.0], requires_grad=True))
     files = [w.filename for w in seen or () if "a graph" in str(w.message)]
     assert module is Decorated or {*files} <= {__file__}
-    assert (slope(inside), slope(graph)) == (THROUGH, OWN)
+    assert (slope(inside), slope(graph)) == (STRAIGHT_THROUGH_SLOPES, STOCK_SLOPES)
     with clampgrad.pin("straight_through"):
-        assert slope(graph) == THROUGH
+        assert slope(graph) == STRAIGHT_THROUGH_SLOPES
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
@@ -92,4 +92,4 @@ def test_the_warning_names_the_line_that_calls_a_decorated_function():
 @pytest.mark.filterwarnings("error:.*is entered while a graph is captured")
 def test_compiled_code_is_no_graph_that_loses_a_pin():
     function = torch.compile(Decorated(), backend="eager")
-    assert slope(function) == slope(function) == THROUGH
+    assert slope(function) == slope(function) == STRAIGHT_THROUGH_SLOPES

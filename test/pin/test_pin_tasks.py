@@ -15,7 +15,7 @@ import torch
 
 import clampgrad
 from clampgrad._pin import state
-from common import HALF, OWN, THROUGH, slope
+from common import HALF_SLOPES, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
 
 half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
 
@@ -49,12 +49,12 @@ def test_a_generator():
     """send, throw and close all resume the body under the pin; between them it is off."""
     body = steps(log := [])
     assert inspect.isgeneratorfunction(steps) and steps.__name__ == "steps"
-    assert next(body) == HALF and slope() == OWN
+    assert next(body) == HALF_SLOPES and slope() == STOCK_SLOPES
     with through:
-        assert body.send(1) == HALF and slope() == THROUGH
-    assert body.throw(KeyError()) == HALF and slope() == OWN
+        assert body.send(1) == HALF_SLOPES and slope() == STRAIGHT_THROUGH_SLOPES
+    assert body.throw(KeyError()) == HALF_SLOPES and slope() == STOCK_SLOPES
     body.close()
-    assert log == [(HALF, 1), "caught", HALF] and slope() == OWN
+    assert log == [(HALF_SLOPES, 1), "caught", HALF_SLOPES] and slope() == STOCK_SLOPES
 
 
 class Held:
@@ -130,8 +130,11 @@ def test_blocks_inside_a_decorated_generator_stay_inside():
 
     with half:
         run = body()
-        assert next(run) == THROUGH and slope() == HALF
-    assert [(inside, slope()) for inside in run] == [(THROUGH, OWN), (HALF, OWN)]
+        assert next(run) == STRAIGHT_THROUGH_SLOPES and slope() == HALF_SLOPES
+    assert [(inside, slope()) for inside in run] == [
+        (STRAIGHT_THROUGH_SLOPES, STOCK_SLOPES),
+        (HALF_SLOPES, STOCK_SLOPES),
+    ]
 
 
 # ---- Asynchronous generators ---------------------------------------------------------------------
@@ -163,12 +166,12 @@ async def test_an_asynchronous_generator():
     """asend, athrow and aclose do the same."""
     body = asynchronous_steps(log := [])
     assert inspect.isasyncgenfunction(asynchronous_steps)
-    assert await body.asend(None) == HALF and slope() == OWN
+    assert await body.asend(None) == HALF_SLOPES and slope() == STOCK_SLOPES
     with through:
-        assert await body.asend(1) == HALF and slope() == THROUGH
-    assert await body.athrow(KeyError()) == HALF and slope() == OWN
+        assert await body.asend(1) == HALF_SLOPES and slope() == STRAIGHT_THROUGH_SLOPES
+    assert await body.athrow(KeyError()) == HALF_SLOPES and slope() == STOCK_SLOPES
     await body.aclose()
-    assert log == [(HALF, 1), "caught", HALF] and slope() == OWN
+    assert log == [(HALF_SLOPES, 1), "caught", HALF_SLOPES] and slope() == STOCK_SLOPES
 
 
 @in_a_loop
@@ -179,7 +182,10 @@ async def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
             yield slope()
         yield slope()
 
-    assert [(inside, slope()) async for inside in body()] == [(THROUGH, OWN), (HALF, OWN)]
+    assert [(inside, slope()) async for inside in body()] == [
+        (STRAIGHT_THROUGH_SLOPES, STOCK_SLOPES),
+        (HALF_SLOPES, STOCK_SLOPES),
+    ]
 
 
 # ---- Bodies, and what may hold them --------------------------------------------------------------
@@ -210,7 +216,7 @@ def generator_coroutine():
 
 
 BODIES = {
-    function: type(OWN),
+    function: type(STOCK_SLOPES),
     generator: types.GeneratorType,
     coroutine: types.CoroutineType,
     asynchronous_generator: types.AsyncGeneratorType,
@@ -244,7 +250,7 @@ def test_what_holds_a_body(body, held):
     holder = HELD[held](body)
     decorated = half(holder)
     made = decorated()
-    assert type(made) is BODIES[body] and asyncio.run(result_of(made)) == HALF
+    assert type(made) is BODIES[body] and asyncio.run(result_of(made)) == HALF_SLOPES
     for kind in (inspect.iscoroutinefunction, inspect.isasyncgenfunction):
         assert kind(decorated) == kind(holder)
     if inspect.isfunction(holder):
@@ -255,7 +261,7 @@ def test_what_holds_a_body(body, held):
 def test_a_decorated_partial_in_a_class_is_a_method(body):
     """Like a function. A partial itself is a method only since Python 3.14."""
     kind = type("Kind", (), {"m": half(functools.partial(lambda self: body()))})
-    assert asyncio.run(result_of(kind().m())) == HALF
+    assert asyncio.run(result_of(kind().m())) == HALF_SLOPES
 
 
 class Awaitable:
@@ -281,7 +287,7 @@ def test_what_runs_later_and_is_not_recognised_warns(made):
 # ---- Tasks ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("around, outside", [(None, OWN), ("half", HALF)])
+@pytest.mark.parametrize("around, outside", [(None, STOCK_SLOPES), ("half", HALF_SLOPES)])
 def test_blocks_of_two_tasks_do_not_meet(around, outside):
     async def task(pin, wanted, naps):
         with pin:
@@ -292,7 +298,11 @@ def test_blocks_of_two_tasks_do_not_meet(around, outside):
 
     async def main():
         plain = task(contextlib.nullcontext(), outside, 8)
-        tasks = [task(half, HALF, 2), task(through, THROUGH, 4), task(half, HALF, 5)]
+        tasks = [
+            task(half, HALF_SLOPES, 2),
+            task(through, STRAIGHT_THROUGH_SLOPES, 4),
+            task(half, HALF_SLOPES, 5),
+        ]
         with clampgrad.pin(around):
             await asyncio.gather(*tasks, plain)
 
@@ -309,7 +319,7 @@ async def test_what_is_remembered_runs_under_its_pin_whole():
         remembered = [*map(clampgrad.pin.remember, BODIES)]
     with through:
         for each in remembered:
-            assert await result_of(each()) == HALF and slope() == THROUGH
+            assert await result_of(each()) == HALF_SLOPES and slope() == STRAIGHT_THROUGH_SLOPES
             assert clampgrad.pin.remember(each) is each
 
     class Generates(torch.nn.Module):
@@ -325,8 +335,8 @@ async def test_what_is_remembered_runs_under_its_pin_whole():
     holders += functools.partial(functools.partial(generator)), functools.partial(waits)
     with half:
         remembered = [*map(clampgrad.pin.remember, holders)]
-    assert [await result_of(each()) for each in remembered] == [HALF] * len(holders)
-    assert slope() == OWN
+    assert [await result_of(each()) for each in remembered] == [HALF_SLOPES] * len(holders)
+    assert slope() == STOCK_SLOPES
 
 
 class AnswersAll:
@@ -392,7 +402,7 @@ async def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_
     left.set()
     await asyncio.gather(*running, *beside)
     # The remembered function has ended before a task that it started begins.
-    assert seen == [OWN if start == "remembered" else HALF, OWN]
+    assert seen == [STOCK_SLOPES if start == "remembered" else HALF_SLOPES, STOCK_SLOPES]
 
 
 @in_a_loop
@@ -402,7 +412,7 @@ async def test_tasks_that_start_each_other_keep_no_closed_blocks():
 
     async def step(left):
         with half:
-            assert slope() == HALF
+            assert slope() == HALF_SLOPES
             if left:
                 task = asyncio.create_task(step(left - 1))
                 started.add(task)
@@ -443,8 +453,12 @@ async def test_threads_started_from_a_task():
         return before, inside, slope()
 
     with half:
-        assert await asyncio.to_thread(in_the_thread) == (OWN, THROUGH, OWN)
-        assert slope() == HALF
+        assert await asyncio.to_thread(in_the_thread) == (
+            STOCK_SLOPES,
+            STRAIGHT_THROUGH_SLOPES,
+            STOCK_SLOPES,
+        )
+        assert slope() == HALF_SLOPES
 
 
 @pytest.mark.parametrize("make", [contextvars.copy_context, contextvars.Context])
@@ -453,17 +467,25 @@ def test_a_block_of_a_thread_holds_in_every_context(make):
     context = make()
     pinned = half(slope)
     with through:
-        assert (slope(), context.run(pinned), slope()) == (THROUGH, HALF, THROUGH)
+        assert (slope(), context.run(pinned), slope()) == (
+            STRAIGHT_THROUGH_SLOPES,
+            HALF_SLOPES,
+            STRAIGHT_THROUGH_SLOPES,
+        )
         with half:
-            assert (context.run(pinned), slope(), context.run(slope)) == (HALF, HALF, HALF)
-        assert slope() == THROUGH
+            assert (context.run(pinned), slope(), context.run(slope)) == (
+                HALF_SLOPES,
+                HALF_SLOPES,
+                HALF_SLOPES,
+            )
+        assert slope() == STRAIGHT_THROUGH_SLOPES
 
 
 def test_a_block_around_a_loop_outlives_those_of_its_tasks():
     loop = asyncio.new_event_loop()
     task = loop.create_task(half(coroutine)())
     with through:
-        assert (loop.run_until_complete(task), slope()) == (HALF, THROUGH)
+        assert (loop.run_until_complete(task), slope()) == (HALF_SLOPES, STRAIGHT_THROUGH_SLOPES)
     loop.close()
 
 
@@ -472,5 +494,7 @@ async def test_a_block_in_a_block_of_a_task():
     """The outer one holds again, although nothing but the inner one knows of it in C++."""
     with half:
         with through:
-            assert slope() == THROUGH
-        assert [slope() for _ in range(3)] == [HALF] * 3 and clampgrad.pin.current() == "half"
+            assert slope() == STRAIGHT_THROUGH_SLOPES
+        assert [slope() for _ in range(3)] == [
+            HALF_SLOPES
+        ] * 3 and clampgrad.pin.current() == "half"

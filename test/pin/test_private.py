@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clampgrad._torch.private_names import PRIVATE, find
-from common import RELEASE, scripts
+from common import RELEASE, script_runner
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {path: path.read_text() for path in sorted((ROOT / "python/clampgrad").rglob("*.py"))}
@@ -202,7 +202,7 @@ def without(tmp_path_factory):
     there = (name for _, name in CHECKED if not name.startswith("torch._C") and is_there(name))
     imported = [name.partition(":")[0] for name in there]
     folder = tmp_path_factory.mktemp("script")
-    with scripts(folder, "torch", *dict.fromkeys(imported)) as run:
+    with script_runner(folder, "torch", *dict.fromkeys(imported)) as run:
         yield partial(run, GONE)
 
 

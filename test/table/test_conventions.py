@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from common import DTYPES, OF_NO_CONVENTION, RELEASED, eager, tied
+from common import DTYPES, OF_NO_CONVENTION, RELEASED, eager, random_with_ties
 from oracle import EXACT, PSEUDO, TABLE, encode_comparisons, factors, gradient_of_x, scaled
 
 OPERATORS = TABLE["operators"]
@@ -94,7 +94,9 @@ def test_inclusive_is_torch_up_to_2_13_and_joint_from_2_15(operator, kind):
     values = [-1.0, 0.0, 1.0, torch.inf, torch.nan]
     of_numbers = product(values, repeat=len(names) - 1) if kind == "numbers" else [()]
     for dtype, bounds in product(DTYPES, of_numbers):
-        args = [tied(3000, dtype=dtype, seed=i) for i in range(len(names) - len(bounds))]
+        args = [
+            random_with_ties(3000, dtype=dtype, seed=i) for i in range(len(names) - len(bounds))
+        ]
         g = torch.randint(1, 9, (3000,)).to(dtype)
         found = eager(lambda *args: function(*args, *bounds), args, g)
         constants = [torch.full_like(g, v) for v in bounds]
@@ -129,7 +131,10 @@ def test_half_is_a_composition_that_shares_every_tie(operator, row):
 
 def test_pseudo_gradients_are_what_the_notebook_computes():
     """Uses numbers for which the product of with_grad neither overflows nor vanishes."""
-    x, g = tied(5000, seed=1, nan=False).clamp(-9, 9), torch.randint(-3, 4, (5000,)).float()
+    x, g = (
+        random_with_ties(5000, seed=1, nan=False).clamp(-9, 9),
+        torch.randint(-3, 4, (5000,)).float(),
+    )
     delta = x - x.clamp(0, 1)
     with_grad, restoring = g * (g * delta >= 0), torch.where(delta == 0, g, delta.sign())
     torch.testing.assert_close(gradient_of_x("with_grad", x, g, 0, 1), with_grad)

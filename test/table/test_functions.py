@@ -12,8 +12,8 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
-from common import RELEASE, python, sample_if_portable
-from oracle import EXTREMA, TABLE
+from common import EXTREMA, RELEASE, python, sample_if_portable
+from oracle import TABLE
 
 OF_CLAMP = "gradient='min_norm', maximize=False"
 SIGNATURES = {
@@ -24,8 +24,7 @@ SIGNATURES = {
     "clamp_max": f"(input, max, *, {OF_CLAMP}, out=None)",
     "clamp_max_": f"(input, max, *, {OF_CLAMP})",
 }
-for _name in EXTREMA:
-    SIGNATURES[_name] = "(input, other, *, gradient='min_norm', out=None)"
+SIGNATURES |= dict.fromkeys(EXTREMA, "(input, other, *, gradient='min_norm', out=None)")
 
 
 every_function = pytest.mark.parametrize("name", SIGNATURES)
@@ -225,6 +224,7 @@ import functools
 import torch
 import clampgrad
 from clampgrad._pin.installed import measure_convention
+from clampgrad._torch.torchs_functions import EXTREMA
 
 x = torch.tensor([-1.0, 0, 0.5, 1, 2], requires_grad=True)
 zeros, ones = torch.zeros(5), torch.ones(5)
@@ -280,6 +280,22 @@ with clampgrad.pin("installed"):
 """
 
 
-def test_torchs_functions_are_those_of_the_import():
+OURS_IN_F = """
+import torch
+import torch.nn.functional as F
+import clampgrad
+
+x = torch.tensor([-1, 0, 9])  # which torch's own function takes, as it does sparse tensors
+names = "relu", "relu6", "hardtanh"
+expected = [getattr(F, name)(x).tolist() for name in names]
+for name in names:
+    setattr(F, name, getattr(clampgrad, name))
+assert [getattr(F, name)(x).tolist() for name in names] == expected
+assert F.relu(x.to_sparse()).to_dense().tolist() == expected[0]
+"""
+
+
+@pytest.mark.parametrize("program", [PATCHED, OURS_IN_F], ids=["torch", "torch.nn.functional"])
+def test_torchs_functions_are_those_of_the_import(program):
     """A program may put ours in their place, or others."""
-    python("-c", PATCHED)
+    python("-c", program)

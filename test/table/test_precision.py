@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, eager, tied
+from common import DTYPES, assert_same, eager, random_with_ties
 from oracle import CONVENTIONS, EXACT, gradient_of_x
 
 DEVICE = torch.get_default_device().type  # --device
@@ -57,10 +57,10 @@ def deterministic():
 def test_deterministic_mode(deterministic, convention):
     """It raises no error, and all memory that it fills with NaN is overwritten."""
     assert torch.utils.deterministic.fill_uninitialized_memory
-    x, g = tied(999), tied(999, seed=1)
+    x, g = random_with_ties(999), random_with_ties(999, seed=1)
     (gradient,) = eager(lambda x: clampgrad.clamp(x, 0, 1, gradient=convention), [x], g)
     assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))
-    args = [tied(99, 9, nan=False).clamp(-9, 9), torch.zeros(9), torch.ones(9)]
+    args = [random_with_ties(99, 9, nan=False).clamp(-9, 9), torch.zeros(9), torch.ones(9)]
     f, g = partial(clampgrad.clamp, gradient=convention), torch.ones(99, 9)
     for first, second in zip(eager(f, args, g), eager(f, args, g)):
         assert_same(first, second)

@@ -11,8 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
-from clampgrad._tools.audit.calls import PAIRS
-from common import eager, tied
+from common import EXTREMA, eager, random_with_ties
 from oracle import CONVENTIONS, EXACT
 
 
@@ -88,7 +87,7 @@ def test_how_far_the_gradient_would_move(name, kind):
     ours = getattr(clampgrad, name.removeprefix("clampgrad."))
     theirs = getattr(torch, name, partial(ours, gradient="inclusive"))
     count = 3 if ours is clampgrad.clamp else 2
-    args, fixed = [tied(500, seed=s, nan=False) for s in range(count)], ()
+    args, fixed = [random_with_ties(500, seed=s, nan=False) for s in range(count)], ()
     if kind == "numbers":
         args, fixed = args[:1], (0, 1)[: count - 1]
     g = torch.randn(500)
@@ -99,7 +98,7 @@ def test_how_far_the_gradient_would_move(name, kind):
     was = gradient(theirs)
     expected = {
         c: ((gradient(ours, gradient=c) - was).norm() / was.norm()).item()
-        for c in (EXACT if name in PAIRS else CONVENTIONS)
+        for c in (EXACT if name in EXTREMA else CONVENTIONS)
     }
     leaves = [a.clone().requires_grad_() for a in args]
     (found,) = audited(lambda *leaves: theirs(*leaves, *fixed), *leaves, g=g)

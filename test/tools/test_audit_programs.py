@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import clampgrad
 from clampgrad._torch.surroundings import leave_function_mode
-from common import Dispatched, assert_same, outcome, run
+from common import Dispatched, assert_same, result_or_error, run
 from matrix.contexts import CONTEXTS
 from matrix.run import calls, check_all
 
@@ -135,9 +135,9 @@ def ours(report):
 @pytest.mark.parametrize("every", [1, 2])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_runs_as_without(name, every):
-    expected = outcome(PROGRAMS[name])
+    expected = result_or_error(PROGRAMS[name])
     with clampgrad.audit(every=every) as report:
-        actual = outcome(PROGRAMS[name])
+        actual = result_or_error(PROGRAMS[name])
     if isinstance(expected, torch.Tensor):
         assert_same(actual, expected)
     else:
@@ -172,7 +172,7 @@ def test_what_cannot_be_counted_is_said():
 
 
 def test_a_failure_of_ours_is_no_failure_of_theirs(monkeypatch):
-    monkeypatch.setattr("clampgrad._tools.audit.examination.positions", lambda *_: 1 / 0)
+    monkeypatch.setattr("clampgrad._tools.audit.examination.find_positions", lambda *_: 1 / 0)
     x = leaf()
     with clampgrad.audit() as report:
         clamp(x).sum().backward()

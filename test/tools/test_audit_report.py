@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import clampgrad
-from clampgrad._tools.audit.callers import short
+from clampgrad._tools.audit.callers import shorten_path
 from clampgrad._tools.audit.finding import RELEASES
-from clampgrad._tools.audit.text import COLUMNS, DECIDED, NOT_DECIDED, cells
+from clampgrad._tools.audit.text import COLUMNS, DECIDED, NOT_DECIDED, make_cells
 from common import RELEASED
 
 CHANGED, NOT_CHANGED = (heading.format("2.11", "2.15") for heading in (DECIDED, NOT_DECIDED))
@@ -161,7 +161,7 @@ def test_a_narrow_terminal_shows_records():
     assert max(map(len, text.splitlines())) <= 40 < max(map(len, report.text().splitlines()))
     words = " ".join(text.split())
     for found in report:
-        for name, cell in zip(COLUMNS[2:], cells(found, report.place)[2:]):
+        for name, cell in zip(COLUMNS[2:], make_cells(found, report.place)[2:]):
             assert not cell or f"{name}: {cell}" in words
 
 
@@ -171,8 +171,8 @@ def test_paths_from_where_one_stands(monkeypatch):
     report = audited(clamp)
     monkeypatch.chdir("/")  # the program goes elsewhere
     assert "test/tools/test_audit_report.py:" in str(report) and here not in str(report)
-    assert short(torch.__file__, here) == "torch/__init__.py"
-    assert short("/elsewhere/f.py", here) == "/elsewhere/f.py"
+    assert shorten_path(torch.__file__, here) == "torch/__init__.py"
+    assert shorten_path("/elsewhere/f.py", here) == "/elsewhere/f.py"
 
 
 @pytest.mark.parametrize(

@@ -472,12 +472,12 @@ def test_a_call_that_raises_is_none(name):
 
 
 def test_a_site_that_fails_takes_no_other_with_it(monkeypatch):
-    made = clampgrad._tools.audit.report.found_at
+    made = clampgrad._tools.audit.report.make_finding
     with clampgrad.audit() as report:
         clamp(leaf(1.0)).sum().backward()
         leaf(1.0).clamp_min(0)
     monkeypatch.setattr(
-        "clampgrad._tools.audit.report.found_at",
+        "clampgrad._tools.audit.report.make_finding",
         lambda site, compared: 1 / 0 if site.key.function == "clamp_min" else made(site, compared),
     )
     for text in (report.summary(), str(report)):

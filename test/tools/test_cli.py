@@ -12,7 +12,7 @@ import torch
 
 import clampgrad
 from clampgrad.cli import COMMANDS
-from common import forks, run, slow_after
+from common import fork_server, run, slow_after
 
 
 def test_help_and_version(command):
@@ -153,7 +153,7 @@ WAYS += ["pkg/workers.py", "-m pkg.workers"]
 def under_a_pin():
     """`clampgrad run` of several programs."""
     script = Path(clampgrad.__file__).with_name("__main__.py")
-    with forks("clampgrad.cli") as fork:
+    with fork_server("clampgrad.cli") as fork:
         yield partial(fork, script, "run", "--gradient", "half")
 
 

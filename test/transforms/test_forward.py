@@ -10,7 +10,7 @@ import torch
 import torch.autograd.forward_ad as fwad
 
 import clampgrad
-from common import DTYPES, INTEGERS, OPERATORS, assert_same, sample_if_portable, tied
+from common import CLAMPS, DTYPES, INTEGERS, assert_same, random_with_ties, sample_if_portable
 from oracle import CONVENTIONS
 
 NAN = torch.nan
@@ -56,7 +56,7 @@ SHARED = ["expanded", "permuted and expanded", "overlapping"]
 
 def make(dtype):
     def values(*shape):
-        x = tied(*shape, dtype=dtype if dtype.is_floating_point else torch.float64)
+        x = random_with_ties(*shape, dtype=dtype if dtype.is_floating_point else torch.float64)
         return x if dtype.is_floating_point else x.nan_to_num(3, 100, 0).to(dtype)
 
     return values
@@ -89,7 +89,7 @@ def assert_identical(actual, expected, message, of_a_copy=False):
 
 @pytest.mark.parametrize(
     "operator, layout, dtype",
-    sample_if_portable(60, product(OPERATORS, LAYOUTS, (*DTYPES, *INTEGERS))),
+    sample_if_portable(60, product(CLAMPS, LAYOUTS, (*DTYPES, *INTEGERS))),
     ids=str,
 )
 def test_values_dtypes_and_strides(operator, layout, dtype):
@@ -180,27 +180,27 @@ OUTS = {
 
 
 @pytest.mark.parametrize("out", OUTS)
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", CLAMPS)
 def test_out_matches_torch(operator, out):
     ops = torch.ops.clampgrad
     packets = getattr(ops, operator).out, getattr(ops, operator + "_mingrad").out
     for function in (getattr(clampgrad, operator), *packets):
         results = []
         for call in (getattr(torch, operator), function):
-            x = tied(6, 5)
+            x = random_with_ties(6, 5)
             given = OUTS[out](x)
             assert call(x, 0.5, out=given) is given
             results.append(given)
         assert_identical(*results[::-1], out)
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", CLAMPS)
 def test_weights_are_clipped_without_recording(operator):
     """The usual way to keep a parameter within bounds."""
-    weight = torch.nn.Parameter(tied(50))
+    weight = torch.nn.Parameter(random_with_ties(50))
     with torch.no_grad():
         getattr(clampgrad, operator + "_")(weight, 0.5)
-    assert_identical(weight.detach(), getattr(torch, operator)(tied(50), 0.5), operator)
+    assert_identical(weight.detach(), getattr(torch, operator)(random_with_ties(50), 0.5), operator)
 
 
 @pytest.mark.compiled("the portable implementation has one path")

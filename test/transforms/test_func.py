@@ -10,7 +10,7 @@ import torch.autograd.forward_ad as fwad
 from torch.func import grad, jvp, vmap
 
 import clampgrad
-from common import BOUNDS, assert_same, tied
+from common import BOUNDS, assert_same, random_with_ties
 from matrix.inputs import inputs
 from matrix.reference import ARGUMENTS
 from matrix.run import calls, check_all
@@ -108,7 +108,7 @@ def test_functionalize_between_numbers(gradient, slopes):
 
 @pytest.mark.parametrize("operator", BOUNDS)
 def test_samples_along_the_last_dimension(operator):
-    x, bounds = tied(5, 8), BOUNDS[operator]
+    x, bounds = random_with_ties(5, 8), BOUNDS[operator]
     expected = gradient_of_x("min_norm", x, torch.ones_like(x), **bounds)
     for function in (getattr(clampgrad, operator), getattr(torch.ops.clampgrad, operator + "_")):
         # A copy leaves the dimension of the samples where it is.

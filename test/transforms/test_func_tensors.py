@@ -8,8 +8,8 @@ import torch
 from torch.func import grad, jacrev, jvp, vmap
 
 import clampgrad
-from common import DTYPES, assert_same, sample_if_portable, seeded
-from oracle import CONVENTIONS, EXTREMA
+from common import DTYPES, EXTREMA, assert_same, sample_if_portable, seeded
+from oracle import CONVENTIONS
 
 IN_DIMS = [(0, None, None), (None, 0, None), (None, None, 1), (1, 0, None), (0, 1, 0)]
 
@@ -85,11 +85,13 @@ def test_a_number_before_a_tensor_is_rounded_to_the_dtype_of_x(convention, expec
         assert grad(lambda *args: f(*args).sum(), of)(x, hi)[0].tolist() == expected
 
 
-PAIRS = [*EXTREMA, "clamp_min", "clamp_max"]
+OF_TWO_TENSORS = [*EXTREMA, "clamp_min", "clamp_max"]
 
 
 @pytest.mark.parametrize(
-    "operator, second, first", sample_if_portable(24, product(PAIRS, DTYPES, DTYPES)), ids=str
+    "operator, second, first",
+    sample_if_portable(24, product(OF_TWO_TENSORS, DTYPES, DTYPES)),
+    ids=str,
 )
 def test_samples_without_dimensions_promote_as_in_a_loop(operator, second, first):
     """Inside, the batched one has a dimension. Beside samples with a dimension, they

@@ -1,7 +1,7 @@
 """Formats numbers in sentences."""
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Returns "1 call", "2 calls" or "1,024 calls"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
@@ -10,7 +10,7 @@ def out_of(part: int, count: int, noun: str) -> str:
     """Returns how many of all: "the only call", "all 2 calls" or "1 of the 2 calls"."""
     if part == count:
         return f"all {count:,} {noun}s" if count > 1 else f"the only {noun}"
-    return f"{part:,} of the {counted(count, noun)}"
+    return f"{part:,} of the {format_count(count, noun)}"
 
 
 def any_of(count: int, noun: str) -> str:

@@ -43,7 +43,7 @@ FUNCTIONS = (
 
 
 def choose() -> tuple[str, str, ModuleType]:
-    """The name of the implementation, why it was chosen, and its functions."""
+    """Returns the name of the implementation, why it was chosen, and its functions."""
     portable, required = is_set("CLAMPGRAD_PORTABLE"), is_set("CLAMPGRAD_REQUIRE_COMPILED")
     if hasattr(torch.ops.clampgrad, "_registered_by"):
         raise ImportError(
@@ -60,33 +60,33 @@ def choose() -> tuple[str, str, ModuleType]:
             "CLAMPGRAD_PORTABLE and CLAMPGRAD_REQUIRE_COMPILED are both set: unset one of them"
         )
     if portable:
-        why = "CLAMPGRAD_PORTABLE is set"
+        reason = "CLAMPGRAD_PORTABLE is set"
     else:
         try:
             library = load_library()
             return "compiled", f"it was compiled for torch {minor(torch.__version__)}", library
         except NoLibrary as error:
-            why = str(error)
+            reason = str(error)
         if required:
             raise ImportError(
-                f"{why}; CLAMPGRAD_REQUIRE_COMPILED is set. To mend it, {REINSTALL_ADVICE}"
+                f"{reason}; CLAMPGRAD_REQUIRE_COMPILED is set. To mend it, {REINSTALL_ADVICE}"
             )
         if libraries() or MISSING:  # otherwise it was built without one on purpose
             warnings.warn(
-                f"clampgrad runs its portable implementation, in plain PyTorch: {why}. To mend it, "
+                f"clampgrad runs its portable implementation, in plain PyTorch: {reason}. To mend it, "
                 f"{REINSTALL_ADVICE}. CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",
                 stacklevel=2,
             )
     check("portable")
     import_module("clampgrad._implementation.portable.operators")
-    portably = import_module("clampgrad._implementation.portable")
+    portable_functions = import_module("clampgrad._implementation.portable")
     # Of these, kernels are made.
     skip_own_frames("clampgrad._contract", "clampgrad._torch", __name__)
-    return "portable", why, portably
+    return "portable", reason, portable_functions
 
 
 check("package")
-name, why, functions = choose()
+name, reason, functions = choose()
 torch.ops.clampgrad._registered_by = functions
 
 globals().update({f: getattr(functions, f) for f in FUNCTIONS})

@@ -13,15 +13,15 @@ import torch
 
 from clampgrad._pin.body import PinnedFunction, bind_current_pin
 from clampgrad._pin.state import current_pin_name
-from clampgrad._torch.changes import (
-    Change,
+from clampgrad._torch.private_names import require_name, unsupported
+from clampgrad._torch.replacements import (
+    Replacement,
     expect,
     expect_attribute,
     expect_first,
     mark_replacement,
     original,
 )
-from clampgrad._torch.private_names import require_name, unsupported
 
 PIN_OF_FORWARD = "_clampgrad_pin_of_forward"  # an attribute of what forward keeps for backward
 
@@ -38,15 +38,18 @@ class RecomputeFunction:
         return function if isinstance(function, PinnedFunction) else PinnedFunction(function, None)
 
 
-def change_checkpoints(checkpoint: ModuleType) -> list[Change]:
+def replacements_in_checkpoint(checkpoint: ModuleType) -> list[Replacement]:
     frame = require_name("torch.utils.checkpoint:_CheckpointFrame")
     expect(frame.__init__, "self", "recompute_fn", "early_stop", "unpack_error_cb", "metadata_fn")
     reentrant = expect_attribute(checkpoint, "CheckpointFunction")
-    return [Change(frame, "recompute_fn", RecomputeFunction()), *wrap_autograd_function(reentrant)]
+    return [
+        Replacement(frame, "recompute_fn", RecomputeFunction()),
+        *wrap_autograd_function(reentrant),
+    ]
 
 
-def change_operators(package: ModuleType) -> list[Change]:
-    changes = []
+def replacements_in_operators(package: ModuleType) -> list[Replacement]:
+    replacements = []
     for name, module in sorted(sys.modules.items()):
         if name.startswith(f"{package.__name__}."):
             for thing in vars(module).values():
@@ -54,15 +57,15 @@ def change_operators(package: ModuleType) -> list[Change]:
                 # Others are there because the module imports them.
                 if is_function and thing.__module__ == name:
                     try:
-                        changes += wrap_autograd_function(thing)
+                        replacements += wrap_autograd_function(thing)
                     except RuntimeError as error:
-                        changes += refuse_under_a_pin(thing, error)
-    if not changes:
+                        replacements += refuse_under_a_pin(thing, error)
+    if not replacements:
         raise unsupported(f"{package!r} differentiates nothing")
-    return changes
+    return replacements
 
 
-def refuse_under_a_pin(function: Any, why: Exception) -> list[Change]:
+def refuse_under_a_pin(function: Any, reason: Exception) -> list[Replacement]:
     """Makes an operator of a kind that we do not know raise an error under a pin. Without a pin it
     works as before."""
 
@@ -70,16 +73,16 @@ def refuse_under_a_pin(function: Any, why: Exception) -> list[Change]:
         @mark_replacement(torchs)
         def refused(*args: Any, **keywords: Any) -> Any:
             if current_pin_name() is not None:
-                raise RuntimeError(f"{why}; the pin {current_pin_name()!r} cannot hold in it")
+                raise RuntimeError(f"{reason}; the pin {current_pin_name()!r} cannot hold in it")
             return torchs(*args, **keywords)
 
         return staticmethod(refused)
 
     names = "forward", "backward"
-    return [Change(function, n, refusing(original(getattr(function, n)))) for n in names]
+    return [Replacement(function, n, refusing(original(getattr(function, n)))) for n in names]
 
 
-def wrap_autograd_function(function: Any) -> list[Change]:
+def wrap_autograd_function(function: Any) -> list[Replacement]:
     torchs_forward, torchs_backward = original(function.forward), original(function.backward)
     for torchs in torchs_forward, torchs_backward:
         expect_first(torchs, "ctx")
@@ -96,6 +99,6 @@ def wrap_autograd_function(function: Any) -> list[Change]:
         return PinnedFunction(torchs_backward, name)(ctx, *grads)
 
     return [
-        Change(function, "forward", staticmethod(forward)),
-        Change(function, "backward", staticmethod(backward)),
+        Replacement(function, "forward", staticmethod(forward)),
+        Replacement(function, "backward", staticmethod(backward)),
     ]

@@ -17,6 +17,6 @@ def warn_if_captured(name: str | None, stacklevel: int) -> None:
         warnings.warn(
             f"{format_pin(name)} is entered while a graph is captured. The graph has the gradient of "
             "the pin under which the graph runs, and not of this one. To keep a convention "
-            "in it, call clampgrad.clamp and its kind",
+            "in it, call clampgrad.clamp and its family",
             stacklevel=stacklevel,
         )

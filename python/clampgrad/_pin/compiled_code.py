@@ -22,9 +22,9 @@ from clampgrad import _implementation
 from clampgrad._contract.table import TABLE
 from clampgrad._implementation.build import SOURCES, VERSION
 from clampgrad._pin.state import current_pin_name
-from clampgrad._torch.changes import Change, expect, mark_replacement, original
 from clampgrad._torch.compiler import add_guard, guard_of_every_frame, is_guarded, is_loaded_code
 from clampgrad._torch.private_names import require_name
+from clampgrad._torch.replacements import Replacement, expect, mark_replacement, original
 
 
 def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
@@ -37,7 +37,7 @@ def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
 guard_global_state.__name__ = "GLOBAL_STATE"  # by which torch knows the guard's type
 
 
-def guard_compiled_code(_: object) -> list[Change]:
+def guard_compiled_code(_: object) -> list[Replacement]:
     builder = require_name("torch._dynamo.guards:GuardBuilder")
     name, torchs = guard_of_every_frame(builder)
     expect(torchs, "self", "guard")
@@ -49,10 +49,10 @@ def guard_compiled_code(_: object) -> list[Change]:
             guard.create_fn = functools.partial(guard_global_state, pin=current_pin_name())
         guard_global_state(self, guard, pin=None if saved else current_pin_name())
 
-    return [Change(builder, name, wrapped)]
+    return [Replacement(builder, name, wrapped)]
 
 
-def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
+def refuse_code_without_guard(aot_compile: Any) -> list[Replacement]:
     """Refuses, under a pin, code that was compiled ahead of time, or loaded, before the first pin
     of this process: it has no guard."""
     torchs = original(require_name("torch._dynamo.aot_compile:AOTCompiledFunction.guard_check"))
@@ -66,7 +66,7 @@ def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
             )
         return torchs(self, *args, **keywords)
 
-    return [Change(aot_compile.AOTCompiledFunction, "guard_check", guard_check)]
+    return [Replacement(aot_compile.AOTCompiledFunction, "guard_check", guard_check)]
 
 
 @functools.cache
@@ -77,7 +77,7 @@ def gradient_fingerprint() -> tuple[str, ...]:
     return VERSION, SOURCES, _implementation.name, hashlib.sha256(table).hexdigest()
 
 
-def add_pin_to_cache_keys(_: object) -> list[Change]:
+def add_pin_to_cache_keys(_: object) -> list[Replacement]:
     """Changes the key of every graph: a graph may call our operators inside other people's."""
     details = require_name("torch._inductor.codecache:FxGraphHashDetails")
     torchs = original(details.__init__)
@@ -87,4 +87,4 @@ def add_pin_to_cache_keys(_: object) -> list[Change]:
         torchs(self, *args, **keywords)
         self.clampgrad = (*gradient_fingerprint(), current_pin_name())
 
-    return [Change(details, "__init__", __init__)]
+    return [Replacement(details, "__init__", __init__)]

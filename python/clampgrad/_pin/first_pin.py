@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from clampgrad import _implementation
-from clampgrad._pin.backward import change_checkpoints, change_operators
+from clampgrad._pin.backward import replacements_in_checkpoint, replacements_in_operators
 from clampgrad._pin.compiled_code import (
     add_pin_to_cache_keys,
     guard_compiled_code,
@@ -29,13 +29,12 @@ from clampgrad._pin.compiled_code import (
 from clampgrad._pin.state import current_pin_name
 from clampgrad._torch import after_import, compiler
 from clampgrad._torch.after_import import get_if_imported, when_imported
-from clampgrad._torch.changes import Change, apply_changes
+from clampgrad._torch.replacements import Replacement, apply_replacements
 
-# Functions that return the changes of a module of torch. Each checks what is about to change, and
-# changes nothing.
-CHANGES: dict[str, Callable[[Any], list[Change]]] = {
-    "torch.utils.checkpoint": change_checkpoints,
-    "torch._higher_order_ops": change_operators,
+# Functions that return what is replaced in a module of torch. Each checks it, and replaces nothing.
+REPLACEMENTS: dict[str, Callable[[Any], list[Replacement]]] = {
+    "torch.utils.checkpoint": replacements_in_checkpoint,
+    "torch._higher_order_ops": replacements_in_operators,
     "torch._inductor.codecache": add_pin_to_cache_keys,
     "torch._dynamo.aot_compile": refuse_code_without_guard,
     "torch._dynamo.guards": guard_compiled_code,
@@ -57,21 +56,21 @@ def hold_during_fork(lock: Any) -> Any:
 
 
 _done = False
-# Held while torch is changed, and never while something is imported.
-_change_lock = hold_during_fork(threading.RLock())
-# Held while hooks are installed, and taken before _change_lock, at a fork too.
+# Held while functions are replaced, and never while something is imported.
+_replacement_lock = hold_during_fork(threading.RLock())
+# Held while hooks are installed, and taken before _replacement_lock, at a fork too.
 _install_lock = hold_during_fork(threading.RLock())
 
 
-def change_imported_module(module: ModuleType) -> None:
-    """Changes a module that is imported after the first pin.
+def replace_in_module(module: ModuleType) -> None:
+    """Replaces functions in a module that is imported after the first pin.
 
     Under a pin, which could not hold in it, a failure ends the import. Without one it is a warning,
     and the next pin fails instead.
     """
     global _done
     try:
-        with _change_lock, apply_changes(CHANGES[module.__name__](module)):
+        with _replacement_lock, apply_replacements(REPLACEMENTS[module.__name__](module)):
             pass
     except Exception as error:
         _done = False
@@ -112,17 +111,17 @@ def install_hooks() -> None:
     if _done:
         return
     with (
-        after_import.registered_action(CHANGES, change_imported_module),
+        after_import.registered_action(REPLACEMENTS, replace_in_module),
         ExitStack() as undone_if_the_rest_fails,
     ):
         dynamo = get_if_imported("torch._dynamo")
-        modules = {name: module for name in CHANGES if (module := get_if_imported(name))}
-        with _change_lock:
+        modules = {name: module for name in REPLACEMENTS if (module := get_if_imported(name))}
+        with _replacement_lock:
             compiler.dispatch_cache_of("aten::clamp")
             if dynamo:
                 compiler.reset_precompiled()
-            changes = [change for name in modules for change in CHANGES[name](modules[name])]
-            undone_if_the_rest_fails.enter_context(apply_changes(changes))
+            replacements = [r for name in modules for r in REPLACEMENTS[name](modules[name])]
+            undone_if_the_rest_fails.enter_context(apply_replacements(replacements))
         if dynamo:
             compiler.drop_compiled()  # what was compiled so far has no guard
         register_kernels()  # last, because kernels stay registered
@@ -137,6 +136,6 @@ def register_kernels() -> None:
 
 
 # A graph may have our operators where nothing was ever pinned.
-when_imported("torch._inductor.codecache", change_imported_module)
+when_imported("torch._inductor.codecache", replace_in_module)
 # A first pin inside a compiled function breaks its graph, and nothing that it does is compiled.
 compiler.disable_compilation(__name__, "install_hooks_under_locks")

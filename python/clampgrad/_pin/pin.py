@@ -36,10 +36,10 @@ class pin:
     clampgrad's operators of those names. The forward does not change. The pin also applies to
     functions that are composed of them (``torch.max(x, y)``, ``F.normalize``,
     ``F.margin_ranking_loss``), whether they are called from Python or C++.
-    ``torch._foreach_clamp_min`` and its kind raise an error where a gradient is recorded. Operators
-    with a formula of their own, such as ``relu6`` and ``hardtanh``, are not pinned, and clampgrad's
-    own operators have the gradient that the call names. A call that is recorded under a pin keeps
-    its gradient after the pin has ended.
+    ``torch._foreach_clamp_min`` and the others for lists of Tensors raise an error where a gradient
+    is recorded. Operators with a formula of their own, such as ``relu6`` and ``hardtanh``, are not
+    pinned, and clampgrad's own operators have the gradient that the call names. A call that is
+    recorded under a pin keeps its gradient after the pin has ended.
 
     A ``with`` block pins the current thread until it ends; a decorated function, while it runs::
 
@@ -211,6 +211,7 @@ class set_pin:
             verbose.is_wanted()  # raises for a wrong value, before anything is pinned
             ensure_hooks_installed()
         self._before = state.set_process_pin(self._name)
+        self._blocks: list[str | None] = []  # what each block of this object sets at its end
         if self._name is not None:
             verbose.announce_pin(self._name)
 
@@ -219,11 +220,12 @@ class set_pin:
 
     def __enter__(self) -> set_pin:
         # Again, because another pin may have been set since, if the object was kept.
-        state.set_process_pin(self._name)
+        previous = state.set_process_pin(self._name)
+        self._blocks.append(previous if self._blocks else self._before)
         return self
 
     def __exit__(self, *_: object) -> None:
-        state.set_process_pin(self._before)
+        state.set_process_pin(self._blocks.pop())
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
         state.set_process_pin(self._before)

@@ -13,7 +13,7 @@ from contextlib import suppress
 import torch
 
 from clampgrad import _implementation
-from clampgrad._contract.words import counted
+from clampgrad._contract.words import format_count
 from clampgrad._implementation.build import VERSION
 from clampgrad._implementation.environment import is_set
 from clampgrad._torch.torchs_functions import EXTREMA
@@ -64,7 +64,7 @@ def count_pinned_calls() -> Counter[str]:
 def report() -> None:
     found = count_pinned_calls() - inherited_counts
     calls = ", ".join(f"{name} {n}" for name, n in sorted(found.items()))
-    say(f"the pin reached {counted(found.total(), 'call')}: {calls}" if found else NOTHING)
+    say(f"the pin reached {format_count(found.total(), 'call')}: {calls}" if found else NOTHING)
 
 
 def say(text: str) -> None:

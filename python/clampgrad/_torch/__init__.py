@@ -7,10 +7,10 @@
     engine          how Python enters the engine of autograd
     thread_state    the state that torch copies to the threads that work for a thread
     compiler        how compiled code is guarded and dropped, and the kernels that tracing caches
-    torchs_functions  torch's clamps and their kind, as they were at import
+    torchs_functions  torch's clamps, extrema and activations, as they were at import
     our_functions   introduces our functions to torch.compile, torch.fx and torch.jit
     modules         modules of torch whose forward an attribute of the instance overrides
-    changes         changes of torch: checked, made together or not at all
+    replacements    replaces functions of torch: checked first, together or not at all
     after_import    actions on a module that torch imports later
 
 Nothing here knows of conventions or pins, and nothing else reaches for a private name of torch

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from clampgrad._torch.after_import import get_if_imported, when_imported
-from clampgrad._torch.changes import expect_attribute, original
 from clampgrad._torch.private_names import require_name
+from clampgrad._torch.replacements import expect_attribute, original
 
 GUARDED = "_clampgrad_pin"  # an attribute of guards that we have added to
 

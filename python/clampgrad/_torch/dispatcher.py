@@ -74,7 +74,9 @@ def torch_kernel_keys(keys: DispatchKeySet) -> DispatchKeySet:
     return found
 
 
-_torch_kernel_keys: dict[int, DispatchKeySet] = {}  # a call meets few sets, and computing takes 0.6 us
+_torch_kernel_keys: dict[
+    int, DispatchKeySet
+] = {}  # a call meets few sets, and computing takes 0.6 us
 
 
 def operator_named(name: str) -> Any:

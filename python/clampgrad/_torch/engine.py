@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from clampgrad._torch.after_import import when_imported
-from clampgrad._torch.changes import expect_attribute
 from clampgrad._torch.private_names import require_name
+from clampgrad._torch.replacements import expect_attribute
 
 
 def wrap_engine_backward(call: Callable[..., Any]) -> None:

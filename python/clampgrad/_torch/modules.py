@@ -1,6 +1,6 @@
 """Modules of torch that ask an attribute of the instance how to run.
 
-`change_modules` replaces `forward` and `extra_repr` of torch.nn's ReLU, Hardtanh and ReLU6,
+`replace_forwards` replaces `forward` and `extra_repr` of torch.nn's ReLU, Hardtanh and ReLU6,
 once in a process. A module whose attribute `_clampgrad` is set runs what that says, and
 every other one runs as before. So a module gets another forward and keeps its class, by
 which other libraries know it.
@@ -19,8 +19,14 @@ from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 
 from clampgrad._torch.after_import import get_if_imported
-from clampgrad._torch.changes import Change, apply_changes, expect, mark_replacement, original
 from clampgrad._torch.compiler import drop_compiled, lock
+from clampgrad._torch.replacements import (
+    Replacement,
+    apply_replacements,
+    expect,
+    mark_replacement,
+    original,
+)
 from clampgrad._torch.surroundings import is_capturing_graph
 
 # A program compiles what stands in the place of torch's own methods. No kernel
@@ -48,13 +54,13 @@ class ForwardOverride(Protocol):
 
 
 # torch's own methods, once they are replaced. Somebody else may replace ours.
-TORCHS: dict[type[nn.Module], Callable[..., Tensor]] = {}
+ORIGINAL_FORWARDS: dict[type[nn.Module], Callable[..., Tensor]] = {}
 
 _done = False
 _changing = threading.RLock()
 
 
-def change_modules() -> None:
+def replace_forwards() -> None:
     """Changes torch's classes. Code that was compiled before would not notice, and is dropped."""
     global _done
     if _done:
@@ -62,13 +68,15 @@ def change_modules() -> None:
     with lock(), _changing:  # in the order in which a compilation that comes here takes them
         if _done:
             return
-        TORCHS.update({module: original(module.forward) for module in RUN})
-        changes = [Change(module, OVERRIDE, None) for module in RUN]
-        changes += [Change(module, "forward", wrap_forward(module.forward)) for module in RUN]
-        changes += [
-            Change(module, "extra_repr", wrap_extra_repr(module.extra_repr)) for module in SHOW
+        ORIGINAL_FORWARDS.update({module: original(module.forward) for module in RUN})
+        replacements = [Replacement(module, OVERRIDE, None) for module in RUN]
+        replacements += [
+            Replacement(module, "forward", wrap_forward(module.forward)) for module in RUN
         ]
-        with apply_changes(changes):
+        replacements += [
+            Replacement(module, "extra_repr", wrap_extra_repr(module.extra_repr)) for module in SHOW
+        ]
+        with apply_replacements(replacements):
             if get_if_imported("torch._dynamo"):
                 drop_compiled()
         _done = True
@@ -121,7 +129,7 @@ def torchs_forward(module: nn.Module) -> Callable[..., Tensor] | None:
     it."""
     for of in RUN:
         if isinstance(module, of) and type(module).forward is of.forward:
-            return TORCHS.get(of, of.forward)
+            return ORIGINAL_FORWARDS.get(of, of.forward)
     return None
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import torch
 
 from clampgrad._torch.after_import import when_imported
-from clampgrad._torch.changes import expect_attribute, expect_to_take
+from clampgrad._torch.replacements import expect_attribute, expect_to_take
 
 # Compiled functions, and the Python functions of the same names that stand for them.
 Traced: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]

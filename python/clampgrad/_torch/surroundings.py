@@ -149,7 +149,7 @@ def without_dispatch_modes() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def unseen() -> Iterator[None]:
+def hidden_from_modes() -> Iterator[None]:
     """A context for our own computations, which no function mode (torch.set_default_device) or
     dispatch mode sees."""
     modes = without_dispatch_modes() if dispatch_modes_are_on() else nullcontext()
@@ -162,7 +162,7 @@ def force_recording() -> Iterator[None]:
     """A context like `unseen`, in which gradients are recorded, whatever the caller has set. They
     may be NaN, so anomaly mode is off."""
     with ExitStack() as stack:
-        for block in (unseen(), torch.inference_mode(False), torch.enable_grad()):
+        for block in (hidden_from_modes(), torch.inference_mode(False), torch.enable_grad()):
             stack.enter_context(block)
         stack.enter_context(torch.autograd.set_detect_anomaly(False))
         # A checkpoint counts what is saved, and keeps it. Where hooks are disabled, as

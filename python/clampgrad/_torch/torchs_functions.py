@@ -4,7 +4,9 @@ program may put ours in their place."""
 from types import SimpleNamespace
 
 import torch
+import torch.nn.functional as F
 
 CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_")
 EXTREMA = ("maximum", "minimum", "fmax", "fmin")
 TORCHS = SimpleNamespace(**{name: getattr(torch, name) for name in (*CLAMPS, *EXTREMA, "where")})
+ACTIVATIONS = SimpleNamespace(relu=F.relu, relu6=F.relu6, hardtanh=F.hardtanh)

@@ -58,53 +58,53 @@ def main(arguments: list[str]) -> int | str | None:
             help=f"compare releases of PyTorch {word} this one (default: {COMPARED[-end]}, "
             f"or the installed one if only the other is given)",
         )
-    options, theirs = program.parse(parser, arguments)
+    options, user_program = program.parse(parser, arguments)
     if options.every < 1:
         parser.error("--every must be at least 1")
     ends = getattr(options, "from"), options.to
     between = tuple(end or torch.__version__ for end in ends) if any(ends) else None
     try:
-        looking = audit(every=options.every, between=between)
+        audit_block = audit(every=options.every, between=between)
     except ValueError as error:
         parser.error(str(error).removeprefix("audit: "))
     # Check what the report needs before the program runs, not after.
-    file = options.json and _of_this_rank(options.json)
+    file = options.json and _path_of_rank(options.json)
     if file:
-        _check(parser, file)
+        _check_writable(parser, file)
         file = file.absolute()  # the program may go elsewhere
 
     code: int | str | None = 0
     try:
-        with looking:
+        with audit_block:
             others = set(threading.enumerate())
             try:
-                theirs.run()
+                user_program.run()
             finally:
-                _wait(others)
+                _join_threads(others)
     except SystemExit as end:
         code = end.code
     finally:  # of a program that is interrupted, too
-        _tell(looking.report, file)
+        _write_report(audit_block.report, file)
     if code or not options.fail_on:
         return code
-    found = {warning.name for finding in looking.report for warning in finding.warnings}
-    fails = found if "any" in options.fail_on else found.intersection(options.fail_on)
-    return FAILED if fails else code
+    names = {warning.name for finding in audit_block.report for warning in finding.warnings}
+    failing = names if "any" in options.fail_on else names.intersection(options.fail_on)
+    return FAILED if failing else code
 
 
-def _wait(others: set[threading.Thread]) -> None:
-    """Waits for the threads of a program, as Python does when its main module has ended. Python
-    ends those of a pool that was left open, which would wait for work for ever: they are left to
-    it, as are `others`."""
+def _join_threads(others: set[threading.Thread]) -> None:
+    """Waits for the threads that a program started, as Python does when its main module has ended.
+    Does not wait for `others`, nor for threads of a pool that was left open, which wait for work
+    for ever: Python ends them."""
     others = others | {threading.current_thread(), threading.main_thread()}
     of_pools = getattr(pools, "_threads_queues", {})
 
-    def left() -> list[threading.Thread]:
+    def running_threads() -> list[threading.Thread]:
         return [
             t for t in set(threading.enumerate()) - others if not t.daemon and t not in of_pools
         ]
 
-    while threads := left():  # which may start others
+    while threads := running_threads():  # which may start others
         for thread in threads:
             thread.join()
 
@@ -113,13 +113,13 @@ def _wait(others: set[threading.Thread]) -> None:
 
 
 def _rank() -> int | None:
-    """Which process of several this is, as torchrun says."""
+    """Returns which process of several this is, as torchrun says."""
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     return int(os.environ.get("RANK", "0")) if several else None
 
 
-def _of_this_rank(path: Path) -> Path:
-    """audit.json becomes audit.rank0.json, one file per process."""
+def _path_of_rank(path: Path) -> Path:
+    """Returns audit.rank0.json for audit.json: one file per process."""
     rank = _rank()
     return path if rank is None else path.with_suffix(f".rank{rank}{path.suffix}")
 
@@ -127,7 +127,7 @@ def _of_this_rank(path: Path) -> Path:
 # ---- The report ----------------------------------------------------------------------------------
 
 
-def _check(parser: argparse.ArgumentParser, path: Path) -> None:
+def _check_writable(parser: argparse.ArgumentParser, path: Path) -> None:
     """Ends with a message if nothing can be written there."""
     try:
         with path.open("a"):
@@ -136,9 +136,9 @@ def _check(parser: argparse.ArgumentParser, path: Path) -> None:
         parser.error(f"cannot write {path}: {error.strerror}")
 
 
-def _tell(report: Report, file: Path | None) -> None:
-    """Writes the file first, because the terminal may be gone. Where that
-    fails, the rest still runs."""
+def _write_report(report: Report, file: Path | None) -> None:
+    """Writes the report to the file, then to the terminal, which may be gone. If one fails, the
+    other is still written."""
     if file is not None:
         try:
             report.save(file)

@@ -22,7 +22,7 @@ def facts() -> dict[str, Any]:
     return {
         "clampgrad": VERSION,
         "implementation": _implementation.name,
-        "because": _implementation.why,
+        "because": _implementation.reason,
         "libraries": list(libraries()),
         "torch": torch.__version__,
         "cuda_kernels": kernels,

@@ -102,7 +102,7 @@ class Program:
         if "__annotations__" in sys.modules["__main__"].__dict__:  # up to Python 3.13
             main.__dict__["__annotations__"] = {}
         try:
-            code = self._module(main) if self.is_module else self._file(main)
+            code = self._load_module(main) if self.is_module else self._load_file(main)
             sys.argv = self.argv
             sys.modules["__main__"] = main
             # multiprocessing has given this name to our own __main__. It is where what a spawned
@@ -114,13 +114,13 @@ class Program:
             raise
         except KeyboardInterrupt:
             # Python shows it when we are gone, and ends by the signal, so that a shell stops, too.
-            sys.excepthook = partial(_show_theirs, sys.excepthook)
+            sys.excepthook = partial(_show_program_error, sys.excepthook)
             raise
         except BaseException as error:
-            _show_theirs(sys.excepthook, type(error), error, error.__traceback__)
+            _show_program_error(sys.excepthook, type(error), error, error.__traceback__)
             raise SystemExit(1) from None
 
-    def _file(self, main: ModuleType) -> CodeType:
+    def _load_file(self, main: ModuleType) -> CodeType:
         """Returns the code of a file, and sets what it finds in `sys` and `__main__`."""
         path = os.path.abspath(self.argv[0])
         _first_on_path(os.path.dirname(os.path.realpath(path)))
@@ -130,8 +130,8 @@ class Program:
         with io.open_code(path) as file:
             return compile(file.read(), path, "exec", dont_inherit=True)
 
-    def _module(self, main: ModuleType) -> CodeType:
-        """The same for a module."""
+    def _load_module(self, main: ModuleType) -> CodeType:
+        """Does the same for a module."""
         name = self.argv[0]
         spec = find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -159,19 +159,19 @@ def _first_on_path(folder: str) -> None:
         sys.path[0] = folder
 
 
-def _show_theirs(
+def _show_program_error(
     hook: Callable[..., object],
     kind: type[BaseException],
     error: BaseException,
     traceback: TracebackType | None,
 ) -> None:
-    """Shows an error as python does that runs the program."""
-    error.__traceback__ = _theirs(traceback)
+    """Shows an error of the program as if python ran it."""
+    error.__traceback__ = _program_traceback(traceback)
     hook(kind, error, error.__traceback__)
 
 
-def _theirs(traceback: TracebackType | None) -> TracebackType | None:
-    """The traceback from where the program begins."""
+def _program_traceback(traceback: TracebackType | None) -> TracebackType | None:
+    """Returns the traceback from where the program begins."""
     while traceback is not None and traceback.tb_frame.f_code is not Program.run.__code__:
         traceback = traceback.tb_next
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
         help="say on stderr what is pinned and, in the end, how many calls the pin reached, in "
         "each process",
     )
-    options, theirs = program.parse(parser, arguments)
+    options, user_program = program.parse(parser, arguments)
     if os.environ.get(AUTOLOAD) == "0":
         parser.error(f"{AUTOLOAD}=0 keeps the pin from processes that the program starts: unset it")
     words = options.gradient + ", maximize" * options.maximize
@@ -52,4 +52,4 @@ def main(arguments: list[str]) -> None:
     # The processes that the program starts inherit the variable, and those that fork, the pin. The
     # pin stays on: threads may go on when the program has ended.
     os.environ["CLAMPGRAD_GRADIENT"] = words
-    theirs.run()
+    user_program.run()

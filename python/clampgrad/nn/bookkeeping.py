@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any, TypeVar
 
 import torch
@@ -44,23 +45,37 @@ def find_modules(
 ) -> dict[str, nn.Module]:
     """Returns the wanted modules that the filter accepts, by name: a shared one once, with the
     first name that is accepted."""
-    names: dict[nn.Module, str] = {}
-    for name, module in model.named_modules() if filter_fn is None else named_paths(model):
-        if module in names or not is_wanted(module):
-            continue
-        if filter_fn is None or filter_fn(module, name):
-            names[module] = name
-    return {name: module for module, name in names.items()}
+    wanted = {module: name for name, module in model.named_modules() if is_wanted(module)}
+    if filter_fn is not None:
+        wanted = find_accepted(model, {*wanted}, filter_fn)
+    return {name: module for module, name in wanted.items()}
 
 
-def named_paths(
-    module: nn.Module, prefix: str = "", parents: tuple[nn.Module, ...] = ()
-) -> Iterator[tuple[str, nn.Module]]:
-    """Yields the module and those in it with their names, a shared one with each of its names."""
-    yield prefix, module
-    for name, child in modules_of(module).items():
-        if child is not None and child is not module and child not in parents:
-            yield from named_paths(child, f"{prefix}.{name}".lstrip("."), (*parents, module))
+def find_accepted(
+    model: nn.Module, wanted: set[nn.Module], filter_fn: Filter
+) -> dict[nn.Module, str]:
+    """Returns the first name of each of the modules that the filter accepts.
+
+    A shared module has a name for every path that leads to it, and of these there may be
+    exponentially many. So a module in which the filter has nothing left to decide is not entered
+    again.
+    """
+    accepted: dict[nn.Module, str] = {}
+    decided: set[nn.Module] = set()
+
+    def enter(module: nn.Module, name: str, parents: tuple[nn.Module, ...]) -> None:
+        if module in wanted and module not in accepted and filter_fn(module, name):
+            accepted[module] = name
+        children = {n: c for n, c in modules_of(module).items() if c is not None}
+        for child_name, child in children.items():
+            if child not in decided and child is not module and child not in parents:
+                enter(child, f"{name}.{child_name}".lstrip("."), (*parents, module))
+        is_accepted = module not in wanted or module in accepted
+        if is_accepted and all(child in decided for child in children.values()):
+            decided.add(module)
+
+    enter(model, "", ())
+    return accepted
 
 
 def is_scripted(module: nn.Module) -> bool:
@@ -154,9 +169,26 @@ def restore(module: nn.Module) -> None:
     for name in ("gradient", "maximize"):
         values.pop(name, None)
     values.update(attributes)
-    present = type(module)
-    if present in (original, OUR_CLASS.get(original)):
-        module.__class__ = original
+    present, ours = type(module), OUR_CLASS.get(original)
+    restored = derive_again(present, ours, original) if ours else present
+    if present is original or restored is not present:
+        module.__class__ = restored
         bind_forward_again(module, present.forward)
-    # Else a library, such as fully_shard, has derived a class from ours since. The module keeps it,
-    # with torch's gradient.
+
+
+def derive_again(kind: type, ours: type, original: type) -> type:
+    """Returns the class of a module with torch's in place of ours. Libraries such as fully_shard
+    and parametrize derive a class from that of a module; it is copied, with another base.
+
+    A class whose methods call super() cannot be copied. Its modules keep it, with torch's gradient.
+    """
+    if kind is ours:
+        return original
+    functions = [value for value in vars(kind).values() if isinstance(value, FunctionType)]
+    if not issubclass(kind, ours) or any("__class__" in f.__code__.co_freevars for f in functions):
+        return kind
+    bases = tuple(derive_again(base, ours, original) for base in kind.__bases__)
+    namespace = {k: v for k, v in vars(kind).items() if k not in ("__dict__", "__weakref__")}
+    metaclass: Any = type(kind)
+    copied: type = metaclass(kind.__name__, bases, namespace)
+    return copied

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from clampgrad._torch.modules import OVERRIDE, bind_forward_again, change_modules, torchs_forward
+from clampgrad._torch.modules import OVERRIDE, bind_forward_again, replace_forwards, torchs_forward
 from clampgrad.nn.bookkeeping import (
     FORWARD_IS_SET,
     Filter,
@@ -82,7 +82,7 @@ def convert(model: Model, *, filter_fn: Filter | None = None, example_inputs: An
         )
     """
     check_model(model, "convert")
-    change_modules()
+    replace_forwards()
     modules = find_modules(model, torchs_forward, filter_fn)
     if not modules:
         advice = "where its code calls functions, call clampgrad's (clampgrad.relu6)"

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clampgrad._implementation import clamp_plain
-from clampgrad._torch.modules import change_modules
+from clampgrad._torch.modules import replace_forwards
 from clampgrad.activations import hardtanh, relu
 from clampgrad.functional import Gradient
 
@@ -55,7 +55,7 @@ class ConvertedForward:
 
     def __init__(self, fewer_bytes: int | None = None) -> None:
         self.fewer_bytes = fewer_bytes  # None if they were not measured
-        change_modules()
+        replace_forwards()
 
     def __call__(self, module: Any, input: Tensor) -> Tensor:
         # For torch's relu a compiler saves nothing but the result, for our in-place relu a mask.

@@ -98,8 +98,8 @@ def clamp_with_rule(
     """Clamps and records the gradient. At least one bound is not None."""
     suffix = "_" if name.endswith("_") else ""
     if not suffix and is_composed(gradient, lo, hi) and not (in_operator and below_a_trace()):
-        v = x.detach()
-        result = compose(x, v, TORCHS.clamp(v, lo, hi), lo, hi, gradient)
+        v, bounds = x.detach(), (lo, hi) if name == "clamp" else (hi if lo is None else lo,)
+        result = compose(x, v, getattr(TORCHS, name)(v, *bounds), lo, hi, gradient)
         if result is not None:
             return result
     if suffix:

@@ -228,7 +228,11 @@ def locate_elements(
                 y = call_torch(functional, read, *others)
         return dtype, [x, *others], encode_comparisons(*cast_for_comparison((y, *others), dtype))
     except (RuntimeError, TypeError, OverflowError):
-        call_torch(functional, *args)  # which raises its own error
+        try:
+            call_torch(functional, *args)  # which raises its own error
+        except NotImplementedError:
+            call_torch(name, *args)  # which names itself, where there is no kernel for it
+            raise
         raise
 
 

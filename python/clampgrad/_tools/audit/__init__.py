@@ -1,9 +1,9 @@
 """Finds out whether the convention matters to a program, and whether its bounds are sound.
 
-mode, observer               the audit itself, and the kernels that tell it of calls
+mode, observer               the audit itself, and how kernels announce calls to it
 calls, callers               what is looked at, and where it is
 examination                  how: the elements before a call, and the gradient that arrives
-positions, answers, sites    what is counted
+positions, responses, sites  what is counted
 suspects                     other calls that a release changed
 consumers, lint              what it means
 finding, report, text        what is reported, and how it is shown

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from clampgrad._tools.audit.callers import Caller, caller
-from clampgrad._tools.audit.positions import rounded
+from clampgrad._tools.audit.callers import Caller, find_caller
+from clampgrad._tools.audit.positions import round_to_dtype
 from clampgrad._tools.audit.sites import Site
-from clampgrad._torch.surroundings import force_recording, in_transform, unseen, version
+from clampgrad._torch.surroundings import force_recording, hidden_from_modes, in_transform, version
 
 # By name, without the underscores of methods, of in-place forms and of operators, and without the
 # names of torch.linalg and torch.special.
@@ -39,11 +39,11 @@ FOLLOWED = {
     # As if every element were at the bound.
     "norm": "norm vector_norm",
 }
-KIND = {name: kind for kind, names in FOLLOWED.items() for name in names.split()}
+KIND_BY_NAME = {name: kind for kind, names in FOLLOWED.items() for name in names.split()}
 # The divisor of a Tensor too.
 DIVISIONS = ("div", "divide", "true_divide", "truediv", "itruediv", "idiv")
 
-MOST_KNOWN = 1024  # images that are kept; bounds that follow a schedule would need any number
+MOST_IMAGES = 1024  # that are kept; bounds that follow a schedule would need any number
 
 Side = tuple[Site, str]  # a site and "min" or "max"
 
@@ -80,29 +80,27 @@ class Consumers:
 
     def __init__(self) -> None:
         self._traces: dict[int, tuple[weakref.ref[Tensor], int, Trace]] = {}
-        self._known: dict[Any, list[Image]] = {}
+        self._images_by_call: dict[Any, list[Image]] = {}
 
     def begin(self, result: Tensor, sides: list[tuple[Side, float]]) -> None:
-        """A clamp has returned; its bounds are known numbers."""
+        """Follows the result of a clamp whose bounds are numbers."""
         if sides:
             names, values = zip(*sides)
             key = id(result)
             alive = weakref.ref(result, lambda _: self._traces.pop(key, None))
             self._traces[key] = alive, version(result), Trace(names, values, result.dtype)
 
-    def between(self, tensor: Tensor, lo: float, hi: float) -> list[tuple[Side, float]]:
-        """The bounds in a Tensor that a further clamp leaves as they are,
-        and their gradient with them."""
+    def bounds_between(self, tensor: Tensor, lo: float, hi: float) -> list[tuple[Side, float]]:
+        """Returns the bounds that a Tensor may be equal to and that a further clamp passes on."""
         trace = self._find(tensor)
         return [(s, v) for s, v in zip(trace.sides, trace.values) if lo < v < hi] if trace else []
 
     def _find(self, tensor: Any) -> Trace | None:
-        """The trace of a Tensor, unless the Tensor was changed in place since."""
-        alive, was, trace = self._traces.get(id(tensor), (None, 0, None))
-        here = alive() if alive is not None else None
-        if here is None or here is not tensor:
+        """Returns the trace of a Tensor, unless the Tensor was changed in place since."""
+        result, version_before, trace = self._traces.get(id(tensor), (None, 0, None))
+        if result is None or result() is not tensor:
             return None
-        if version(here) != was:
+        if version(tensor) != version_before:
             del self._traces[id(tensor)]
             return None
         return trace
@@ -117,21 +115,21 @@ class Consumers:
             args, kwargs = (kwargs.get("input"),), {k: v for k, v in kwargs.items() if k != "input"}
         name = getattr(function, "__name__", "").strip("_")
         name = name.removeprefix("linalg_").removeprefix("special_")
-        if name not in KIND or "out" in kwargs or in_transform() or torch.jit.is_tracing():
+        if name not in KIND_BY_NAME or "out" in kwargs or in_transform() or torch.jit.is_tracing():
             return None
-        first = self._find(args[0])
+        trace = self._find(args[0])
         other = args[1] if len(args) > 1 else kwargs.get("other")
         if isinstance(other, Tensor):
             divisor = self._find(other) if name in DIVISIONS else None
-            return divisor and partial(self._divided, name, divisor)
-        return first and partial(
-            self._applied, name, function, args[0].dim(), args[1:], kwargs, first
+            return divisor and partial(self._follow_division, name, divisor)
+        return trace and partial(
+            self._follow_operator, name, function, args[0].dim(), args[1:], kwargs, trace
         )
 
-    def _divided(self, name: str, trace: Trace, result: Any) -> None:
-        self._go_on(name, trace, _evaluate(lambda y: 1 / y, trace, 1), result)
+    def _follow_division(self, name: str, trace: Trace, result: Any) -> None:
+        self._follow_images(name, trace, _evaluate(lambda y: 1 / y, trace, 1), result)
 
-    def _applied(
+    def _follow_operator(
         self,
         name: str,
         function: Any,
@@ -143,36 +141,38 @@ class Consumers:
     ) -> None:
         if not isinstance(result, Tensor) or not result.is_floating_point():
             return
-        if KIND[name] == "same":
+        if KIND_BY_NAME[name] == "same":
             images = [Image(v, True, True) for v in trace.values]
-        elif KIND[name] == "sum":
+        elif KIND_BY_NAME[name] == "sum":
             images = [Image(v if v == 0 else torch.nan, True, True) for v in trace.values]
         else:
             key = (function, dim, trace.values, trace.dtype, str(args), str(kwargs))
-            if key not in self._known:
-                if len(self._known) >= MOST_KNOWN:
-                    self._known.clear()
-                self._known[key] = _evaluate(lambda y: function(y, *args, **kwargs), trace, dim)
-            images = self._known[key]
-        self._go_on(name, trace, images, result)
+            if key not in self._images_by_call:
+                if len(self._images_by_call) >= MOST_IMAGES:
+                    self._images_by_call.clear()
+                self._images_by_call[key] = _evaluate(
+                    lambda y: function(y, *args, **kwargs), trace, dim
+                )
+            images = self._images_by_call[key]
+        self._follow_images(name, trace, images, result)
 
-    def _go_on(self, name: str, trace: Trace, images: list[Image], result: Any) -> None:
-        """Notes where the operator was singular, and follows the result where it was not."""
+    def _follow_images(self, name: str, trace: Trace, images: list[Image], result: Any) -> None:
+        """Notes the bounds at which an operator is singular; follows the others in its result."""
         if not isinstance(result, Tensor) or not result.is_floating_point():
             return
         sound = []
-        for side, before, image in zip(trace.sides, trace.values, images):
+        for side, argument, image in zip(trace.sides, trace.values, images):
             # If nothing is differentiated, a derivative that is not finite does no harm.
             if image.finite and (image.smooth or not result.requires_grad):
                 sound.append((side, image.value))
             else:
                 site, which = side
-                found = Singular(name, before, trace.dtype, image.finite, caller())
-                site.hazards.setdefault(("singular", which, name, found.caller), found)
-        with unseen():
-            known = [(s, rounded(v, result.dtype)) for s, v in sound if v == v]
+                singular = Singular(name, argument, trace.dtype, image.finite, find_caller())
+                site.hazards.setdefault(("singular", which, name, singular.caller), singular)
+        with hidden_from_modes():
+            sound = [(s, round_to_dtype(v, result.dtype)) for s, v in sound if v == v]
         if not result.is_inference():
-            self.begin(result, known)
+            self.begin(result, sound)
 
 
 def _evaluate(function: Callable[[Tensor], Tensor], trace: Trace, dim: int) -> list[Image]:

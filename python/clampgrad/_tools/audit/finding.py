@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from clampgrad._contract.changes import CHANGES, COMPARED, OF_CLAMPS
 from clampgrad._contract.table import EXACT
 from clampgrad._tools.audit.calls import is_of_list
-from clampgrad._tools.audit.lint import Diagnostic, diagnostics, name_of, remedy
+from clampgrad._tools.audit.lint import Diagnostic, diagnose, dtype_name, write_remedy
 from clampgrad._tools.audit.sites import Site
 
 # The conventions that torch has had by itself, and in which releases.
@@ -74,20 +74,18 @@ class Finding:
     @property
     def farthest(self) -> tuple[float, str]:
         """The exact convention that would move the gradient farthest, and how far."""
-        moved = {k: math.inf if v is None else v for k, v in self.moved.items() if k in EXACT}
-        name = max(moved, key=lambda k: moved[k], default="")
-        return moved.get(name, 0.0), name
+        far = {k: math.inf if v is None else v for k, v in self.moved.items() if k in EXACT}
+        name = max(far, key=lambda k: far[k], default="")
+        return far.get(name, 0.0), name
 
     @property
     def by_release(self) -> tuple[float, str]:
-        """How far the gradient moves with the release of torch, and
-        the convention that it then has.
-
-        Up to 2.13 that is ``"inclusive"``, from 2.14 on ``"joint"``. (0, "") where no release
-        decides, among those that are compared.
+        """How far the gradient moves with the release of torch, and the convention that it then
+        has: ``"inclusive"`` up to 2.13, ``"joint"`` from 2.14 on. (0, "") if the gradient is the
+        same on the releases that are compared.
         """
-        decides = self.follows_torch and CHANGES[OF_CLAMPS].is_between(self.compared)
-        if not decides or not self.moved:
+        is_decided = self.follows_torch and CHANGES[OF_CLAMPS].is_between(self.compared)
+        if not is_decided or not self.moved:
             return 0.0, ""
         moved = {k: None if self.not_finite[k] else self.moved[k] for k in RELEASES}
         far = {k: math.inf if v is None else v for k, v in moved.items()}
@@ -100,8 +98,9 @@ class Finding:
         return is_of_list(self.through or self.function)
 
     def _importance(self) -> tuple[float, ...]:
-        """Sites that the release of torch decides first, then others whose gradient would move and
-        warnings, then those without a gradient; elements that tie without consequence last."""
+        """Ranks sites: highest those that the release of torch decides, then those whose gradient
+        would move or that have warnings, then those without a gradient, and lowest those whose ties
+        have no consequence."""
         farthest, _ = self.farthest
         ties = self.at_bound / max(self.elements, 1)
         decided = self.by_release[0]
@@ -114,30 +113,30 @@ class Finding:
         return 0, -ties, self.beyond, self.elements
 
 
-def found_at(site: Site, compared: tuple[str, ...]) -> Finding:
+def make_finding(site: Site, compared: tuple[str, ...]) -> Finding:
     variants = [v for v in site.variants.values() if v.calls]
-    kinds = site.counts()
-    is_between = CHANGES[OF_CLAMPS].is_between(compared)
-    warnings = [w for w in diagnostics(site) if is_between or w.name != "conventions-differ"]
+    counts = site.count_by_kind()
+    releases_differ = CHANGES[OF_CLAMPS].is_between(compared)
+    warnings = [w for w in diagnose(site) if releases_differ or w.name != "conventions-differ"]
     return Finding(
         function=site.key.function,
         gradient=site.key.gradient,
         **site.key.caller._asdict(),
-        dtypes=list(dict.fromkeys(name_of(v.call.dtype) for v in variants)),
+        dtypes=list(dict.fromkeys(dtype_name(v.call.dtype) for v in variants)),
         bounds=[list(pair) for pair in site.bounds],
         calls=sum(v.calls for v in variants),
-        recorded=sum(v.calls for v in variants if v.now is not None),
-        elements=sum(kinds.values()),
-        at_bound=kinds["at_bound"],
-        beyond=kinds["beyond"],
-        nan=kinds["nan"],
-        dead=site.dead(),
-        moved=site.moved(),
-        not_finite={name: site.infinite_under(name) for name in RELEASES},
+        recorded=sum(v.calls for v in variants if v.current_response is not None),
+        elements=sum(counts.values()),
+        at_bound=counts["at_bound"],
+        beyond=counts["beyond"],
+        nan=counts["nan"],
+        dead=site.count_dead(),
+        moved=site.measure_distances(),
+        not_finite={name: site.count_infinite_changes(name) for name in RELEASES},
         follows_torch=site.follows_torch,
         warnings=warnings,
-        remedy=remedy(warnings, site.key.function, site.key.through, site.key.caller.file),
+        remedy=write_remedy(warnings, site.key.function, site.key.through, site.key.caller.file),
         through=site.key.through,
         compared=compared,
-        missed=sum(v.missed for v in site.differentiated()),
+        missed=sum(v.missed for v in site.recording_variants()),
     )

@@ -1,4 +1,4 @@
-"""The audit itself: kernels tell it of the clamp family, and a mode of the rest."""
+"""The audit itself: kernels announce calls of the clamp family to it, and a mode all others."""
 
 import sys
 import threading
@@ -11,7 +11,13 @@ from torch.overrides import TorchFunctionMode
 
 from clampgrad._contract.changes import COMPARED, minor
 from clampgrad._tools.audit import observer
-from clampgrad._tools.audit.calls import KERNELS, Operands, Operator, each_call, operators
+from clampgrad._tools.audit.calls import (
+    KERNEL_OPERATORS,
+    Operands,
+    Operator,
+    operators_by_function,
+    split_list_call,
+)
 from clampgrad._tools.audit.consumers import Consumers
 from clampgrad._tools.audit.examination import Examination
 from clampgrad._tools.audit.report import Report
@@ -70,10 +76,10 @@ class audit(TorchFunctionMode):
             raise ValueError(f"audit: every must be at least 1, not {every}")
         if not hasattr(torch.compiler, "set_stance"):
             raise RuntimeError(f"audit: needs torch 2.6 or later, and this is {torch.__version__}")
-        compared = releases(between)
+        compared = select_releases(between)
         self._suspects = Suspects(compared)
-        self.report = Report(every, compared, self._suspects.found)
-        self._operators = operators()
+        self.report = Report(every, compared, self._suspects.by_key)
+        self._operators = operators_by_function()
         self._consumers = Consumers()
         self._examination = Examination(self.report, self._consumers, self._operators, every)
         self._is_open = False
@@ -101,37 +107,40 @@ class audit(TorchFunctionMode):
 
     # ---- From the kernels ------------------------------------------------------------------------
 
-    def told(self, name: str, args: tuple[Any, ...]) -> observer.Then | None:
-        """A kernel was called: returns what to do with its result."""
+    def observe_call(self, name: str, args: tuple[Any, ...]) -> observer.ResultHandler | None:
+        """Examines a call before its kernel runs; returns what to do with its result."""
         packet = name.removeprefix("aten::")
-        operator = KERNELS.get(packet.rstrip("_"))
+        operator = KERNEL_OPERATORS.get(packet.rstrip("_"))
         if operator is None:
             return None
-        self.report._safely(self._suspects.told, packet, args)
-        calls = each_call(packet, args)
-        thens = [self.report._before(self._told_of, packet, operator, each) for each in calls]
-        if not any(thens):
+        self.report._run_safely(self._suspects.judge_kernel_call, packet, args)
+        handlers = [
+            self.report._run_before_call(self._examine_kernel_call, packet, operator, call_args)
+            for call_args in split_list_call(packet, args)
+        ]
+        if not any(handlers):
             return None
 
-        def then(result: Any) -> None:
+        def handle_result(result: Any) -> None:
             # Lists in place return nothing: their Tensors are the results.
             results = args[0] if result is None else result
-            for then_one, one in zip(thens, results if isinstance(results, list) else [results]):
-                if then_one:
-                    self.report._safely(then_one, one)
+            results = results if isinstance(results, list) else [results]
+            for handler, one_result in zip(handlers, results):
+                if handler:
+                    self.report._run_safely(handler, one_result)
 
-        return then
+        return handle_result
 
-    def _told_of(self, packet: str, operator: Operator, args: tuple[Any, ...]) -> Any:
+    def _examine_kernel_call(self, packet: str, operator: Operator, args: tuple[Any, ...]) -> Any:
         operands = operator.read(*args)
-        return operands and self._examination.of_kernel(packet, operator, operands)
+        return operands and self._examination.examine_kernel_call(packet, operator, operands)
 
     # ---- From Python -----------------------------------------------------------------------------
 
     def follow_thread(self) -> None:
         mode = Follower(self)
         mode.__enter__()
-        vars(_thread).setdefault("ends", []).append(_End(mode))
+        vars(_thread).setdefault("exits", []).append(_ThreadExit(mode))
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -148,22 +157,23 @@ class audit(TorchFunctionMode):
             with torch.compiler.set_stance("default"), quietly():
                 return torch.compile(function, backend="eager", fullgraph=True)(*args, **kwargs)
         operator = self._operators.get(function)
-        look = self._look if operator else self._consumers.follow
-        # Before the call, which may be in place. In backward, a checkpoint runs its forward again.
-        then = None if in_backward() else self.report._before(look, function, args, kwargs)
+        examine = self._examine_python_call if operator else self._consumers.follow
+        handle_result = None
+        if not in_backward():  # where a checkpoint runs its forward again
+            handle_result = self.report._run_before_call(examine, function, args, kwargs)
         if operator and operator.is_ours:  # which may call aten's
             with quietly():
                 result = function(*args, **kwargs)
         else:
             result = function(*args, **kwargs)
-        if then is not None:
-            self.report._safely(then, result)
+        if handle_result is not None:
+            self.report._run_safely(handle_result, result)
         if function in self._suspects.functions:
-            self.report._safely(self._suspects.called, function, args, kwargs, result)
+            self.report._run_safely(self._suspects.judge_call, function, args, kwargs, result)
         return result
 
-    def _look(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Counts a call that no kernel tells of; returns what to do with its result."""
+    def _examine_python_call(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Examines a call that no kernel announces; returns what to do with its result."""
         operator = self._operators[function]
         try:
             operands = operator.read(*args, **kwargs)
@@ -171,20 +181,20 @@ class audit(TorchFunctionMode):
             return None  # wrong arguments: the function itself will say so
         if operands is None or not isinstance(operands[0], Tensor):
             return None  # another function of that name
-        is_hidden = _in_inference(operands)
+        is_hidden = _is_in_inference(operands)
         if operator.follows_torch and (is_hidden or kwargs.get("out") is not None):
-            self._suspects.told(operator.name, operands)
+            self._suspects.judge_kernel_call(operator.name, operands)
         if operator.follows_torch and not is_hidden:
-            return None  # a kernel tells of it
+            return None  # a kernel announces it
         if torch.jit.is_tracing():  # what is done here would be part of the trace
             self.report._skip("torch.jit.trace", follows_torch=False)
             return None
-        return self._examination.of_python(function, operator, operands, kwargs)
+        return self._examination.examine_python_call(function, operator, operands, kwargs)
 
 
 class Follower(TorchFunctionMode):
-    """The mode of another thread, which leaves it at the first call after the audit. It does not
-    keep the audit: a thread of a pool may live as long as the program."""
+    """Hands the calls of another thread to the audit; is left at the first call after the audit.
+    Does not keep the audit alive: a thread of a pool may live as long as the program."""
 
     def __init__(self, followed: audit) -> None:
         super().__init__()
@@ -200,29 +210,29 @@ class Follower(TorchFunctionMode):
         if followed is not None and followed._is_open:
             return followed.__torch_function__(function, types, args, kwargs)
         if not self._is_leaving:
-            # While a mode is told of a call it is not among the modes. It is again at
-            # the next event.
+            # While a mode handles a call, it is not among the thread's modes, so it cannot leave
+            # before the next event.
             self._is_leaving = True
-            before = sys.getprofile()
+            profile = sys.getprofile()
 
-            def event(*event: Any) -> None:
+            def leave_at_event(*event: Any) -> None:
                 if self in function_modes():
-                    sys.setprofile(before)
+                    sys.setprofile(profile)
                     leave_function_mode(self)
-                if before is not None:
-                    before(*event)
+                if profile is not None:
+                    profile(*event)
 
-            sys.setprofile(event)
+            sys.setprofile(leave_at_event)
         return function(*args, **(kwargs or {}))
 
 
 _thread = threading.local()  # Python clears it when a thread ends
 
 
-class _End:
-    """Leaves a mode at the end of its thread. What is still among a thread's modes is released in
-    C++ after Python has let go of the thread: that waits for the interpreter, and where the
-    program ends meanwhile, the process is aborted."""
+class _ThreadExit:
+    """Leaves a mode at the end of its thread. A mode that is still entered would be released in C++
+    after the thread's end in Python: that waits for the interpreter, and if the program ends
+    meanwhile, the process is aborted."""
 
     def __init__(self, mode: Follower) -> None:
         self._mode = mode
@@ -232,20 +242,20 @@ class _End:
             leave_function_mode(self._mode)
 
 
-def _in_inference(operands: Operands) -> bool:
+def _is_in_inference(operands: Operands) -> bool:
     """Whether no kernel at the autograd keys runs, because nothing can be recorded."""
     return torch.is_inference_mode_enabled() or any(
         isinstance(v, Tensor) and v.is_inference() for v in operands
     )
 
 
-def releases(between: tuple[str, str] | None) -> tuple[str, ...]:
-    """The releases to compare."""
+def select_releases(between: tuple[str, str] | None) -> tuple[str, ...]:
+    """Returns the releases to compare, the oldest first."""
     if between is None:
         return COMPARED
-    found = tuple(map(minor, between))
-    unknown = [release for release in found if release not in COMPARED]
-    if unknown or len(set(found)) != 2:
+    releases = tuple(map(minor, between))
+    unknown = [release for release in releases if release not in COMPARED]
+    if unknown or len(set(releases)) != 2:
         wrong = f"{unknown[0]} is none of them" if unknown else f"not {' and '.join(between)}"
         raise ValueError(f"audit: two releases of {', '.join(COMPARED)} can be compared; {wrong}")
-    return tuple(sorted(found, key=COMPARED.index))
+    return tuple(sorted(releases, key=COMPARED.index))

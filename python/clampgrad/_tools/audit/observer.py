@@ -1,10 +1,10 @@
-"""What tells the open audits of each call of the clamp family: the kernels of the pin, whoever
-calls them, in whatever thread, and under torch.func; and of what starts a thread."""
+"""Announces each call of the clamp family to the open audits: through the kernels of the pin, so
+whoever calls, in whatever thread, and under torch.func. Announces each thread that starts, too."""
 
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 
@@ -12,25 +12,28 @@ from clampgrad import _implementation
 from clampgrad._pin.first_pin import hold_during_fork, register_kernels
 from clampgrad._torch.quiet import is_quiet, quietly
 
-Then = Callable[[Any], None]
+# What is to be done with the result of a call, once there is one.
+ResultHandler: TypeAlias = Callable[[Any], None]
 
 
-class Observes(Protocol):
-    def told(self, name: str, args: tuple[Any, ...]) -> Then | None:
-        """Is told of a call, by the name of aten; returns what to do with its result, or None."""
+class Observer(Protocol):
+    """An audit, as this file calls it."""
+
+    def observe_call(self, name: str, args: tuple[Any, ...]) -> ResultHandler | None:
+        """Runs before a call, whose name is that of aten."""
 
     def follow_thread(self) -> None:
-        """Is told of the thread that starts with this call."""
+        """Runs in a thread that starts during the audit."""
 
 
 # Audits of several threads share what follows. A signal handler may open one inside another's.
 _opening = hold_during_fork(threading.RLock())
-_open: list[Observes] = []
-_profiles: Any = None  # what threads had for a profile function before
+_open: list[Observer] = []
+_threads_profile: Any = None  # the profile function that threads had without an audit
 _stance: Any = None  # by which compiled functions run uncompiled
 
 
-def begin(audit: Observes) -> None:
+def begin(audit: Observer) -> None:
     register_kernels()
     with _opening:
         _open.append(audit)
@@ -42,7 +45,7 @@ def begin(audit: Observes) -> None:
             raise
 
 
-def end(audit: Observes) -> None:
+def end(audit: Observer) -> None:
     with _opening:
         _open.remove(audit)
         if not _open:
@@ -50,12 +53,13 @@ def end(audit: Observes) -> None:
 
 
 def _start() -> None:
-    """With the first audit. The last one stops it: they need not end in the order of a stack."""
-    global _profiles, _stance
+    """Runs with the first audit. The last one calls _stop(): audits need not end in the order of a
+    stack."""
+    global _threads_profile, _stance
     _stance = torch.compiler.set_stance("force_eager")
-    _implementation.pin_observe(_told)
-    _profiles = threading.getprofile()
-    threading.setprofile(_thread_starts)
+    _implementation.pin_observe(_observe_call)
+    _threads_profile = threading.getprofile()
+    threading.setprofile(_follow_thread)
 
 
 def _stop() -> None:
@@ -64,31 +68,31 @@ def _stop() -> None:
     if stance is not None:
         stance.__exit__(None, None, None)
     _implementation.pin_observe(None)
-    if threading.getprofile() is _thread_starts:
-        threading.setprofile(_profiles)
+    if threading.getprofile() is _follow_thread:
+        threading.setprofile(_threads_profile)
 
 
-def _told(name: str, args: tuple[Any, ...]) -> Then | None:
+def _observe_call(name: str, args: tuple[Any, ...]) -> ResultHandler | None:
     if is_quiet():
         return None
     with quietly():
-        thens = [then for audit in tuple(_open) if (then := audit.told(name, args))]
-    if not thens:
+        handlers = [h for audit in tuple(_open) if (h := audit.observe_call(name, args))]
+    if not handlers:
         return None
 
-    def tell(result: Any) -> None:
+    def handle_result(result: Any) -> None:
         with quietly():
-            for then in thens:
-                then(result)
+            for handler in handlers:
+                handler(result)
 
-    return tell
+    return handle_result
 
 
-def _thread_starts(frame: Any, event: str, arg: Any) -> None:
-    """The first event of a thread that was started during an audit. It keeps no profile function
-    but the one that it would have had."""
-    sys.setprofile(_profiles)
+def _follow_thread(frame: Any, event: str, arg: Any) -> None:
+    """Runs at the first event of a thread that starts during an audit. From then on, the thread has
+    the profile function that it would have had."""
+    sys.setprofile(_threads_profile)
     for audit in tuple(_open):
         audit.follow_thread()
-    if _profiles is not None:
-        _profiles(frame, event, arg)
+    if _threads_profile is not None:
+        _threads_profile(frame, event, arg)

@@ -1,4 +1,4 @@
-"""Where an element stands among its bounds: one byte."""
+"""The position of an element among its bounds, as one byte."""
 
 import math
 from functools import lru_cache
@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from clampgrad._tools.audit.calls import Operands
-from clampgrad._torch.surroundings import in_transform, unseen
+from clampgrad._torch.surroundings import hidden_from_modes, in_transform
 
 # The bits of a position. The bounds alone decide the last three.
 ABOVE_LO, AT_LO, ABOVE_HI, AT_HI, NAN, EMPTY, SINGLE, NO_BOUND = (1 << i for i in range(8))
-OF_BOUNDS = EMPTY | SINGLE | NO_BOUND
+BOUND_BITS = EMPTY | SINGLE | NO_BOUND
 
 
-def positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
-    """One byte per element of the result: how it compares with its bounds."""
+def find_positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
+    """Returns one byte per element of the result: how it compares with its bounds."""
     masks = []
-    if in_transform() or x.sum().isnan():  # else no element is, as a sum tells sooner
+    if in_transform() or x.sum().isnan():  # the sum is NaN if an element is, and takes less time
         masks += [(x.isnan(), NAN)]
     if lo is not None:
         masks += [(x > lo, ABOVE_LO), (x == lo, AT_LO), (lo.isnan(), NO_BOUND)]
@@ -33,50 +33,50 @@ def positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
             0, dtype=torch.uint8
         )
     shape = torch.broadcast_shapes(*(mask.shape for mask, _ in masks))
-    found = torch.zeros(shape, dtype=torch.uint8, device=x.device)
+    positions = torch.zeros(shape, dtype=torch.uint8, device=x.device)
     for mask, bit in masks:
         if mask.dim() or mask:  # for numbers, most masks are False
-            found.add_(mask.view(torch.uint8), alpha=bit)
-    return found
+            positions.add_(mask.view(torch.uint8), alpha=bit)
+    return positions
 
 
-def compared(operands: Operands, dtype: torch.dtype) -> tuple[Any, ...]:
-    """Operands as the kernel compares them: in the dtype of the result."""
+def cast_for_comparison(operands: Operands, dtype: torch.dtype) -> tuple[Any, ...]:
+    """Returns the operands as the kernel compares them: in the dtype of the result."""
     return tuple(None if v is None else torch.as_tensor(v).detach().to(dtype) for v in operands)
 
 
-def rounded(bound: float, dtype: torch.dtype) -> float:
-    """A number, rounded to a dtype."""
+def round_to_dtype(bound: float, dtype: torch.dtype) -> float:
+    """Returns a number rounded to a dtype."""
     return torch.tensor(bound, dtype=torch.float64, device="cpu").to(dtype).double().item()
 
 
-def shortest(number: float, dtype: torch.dtype) -> str:
-    """A number of a dtype, in the fewest digits that read back as the same number."""
+def shortest_digits(number: float, dtype: torch.dtype) -> str:
+    """Returns a number of a dtype, in the fewest digits that read back as the same number."""
     texts = (f"{number:.{digits}g}" for digits in range(1, 18))
-    return next((t for t in texts if rounded(float(t), dtype) == number), f"{number!r}")
+    return next((t for t in texts if round_to_dtype(float(t), dtype) == number), f"{number!r}")
 
 
 @lru_cache(1024)
-def of_bounds(dtype: torch.dtype, lo: float | None, hi: float | None) -> int:
-    """The bits of a position that two number bounds decide."""
-    return int(positions(*compared((torch.zeros(1), lo, hi), dtype))) & OF_BOUNDS
+def find_bound_bits(dtype: torch.dtype, lo: float | None, hi: float | None) -> int:
+    """Returns the bits of a position that two number bounds decide."""
+    return int(find_positions(*cast_for_comparison((torch.zeros(1), lo, hi), dtype))) & BOUND_BITS
 
 
 @lru_cache
-def examples(has_lo: bool, has_hi: bool) -> dict[int, Operands]:
-    """One example element for every possible position."""
+def example_elements(has_lo: bool, has_hi: bool) -> dict[int, Operands]:
+    """Returns one example, an element with its bounds, for every possible position."""
     bounds = {(0.0 if has_lo else None, hi if has_hi else None) for hi in (2.0, 0.0, -2.0)}
     bounds.add((torch.nan if has_lo else None, torch.nan if has_hi else None))
-    found: dict[int, Operands] = {}
-    with unseen():
+    examples: dict[int, Operands] = {}
+    with hidden_from_modes():
         for (lo, hi), x in product(sorted(bounds, key=str), (-3.0, -2, -1, 0, 1, 2, 3, torch.nan)):
             tensors = (None if v is None else torch.tensor(v) for v in (x, lo, hi))
-            found.setdefault(int(positions(*tensors)), (x, lo, hi))
-    return found
+            examples.setdefault(int(find_positions(*tensors)), (x, lo, hi))
+    return examples
 
 
-def kind(x: float, lo: float | None, hi: float | None) -> str:
-    """Where an element stands, in a word: nan, at_bound, inside or beyond."""
+def kind_of_position(x: float, lo: float | None, hi: float | None) -> str:
+    """Returns where an element is among its bounds: nan, at_bound, inside or beyond."""
     lo, hi = -math.inf if lo is None else lo, math.inf if hi is None else hi
     if any(v != v for v in (x, lo, hi)):
         return "nan"

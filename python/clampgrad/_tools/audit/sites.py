@@ -1,9 +1,9 @@
 """The counts of a call site.
 
-For one element, the gradient of a clamp-like call depends only on where its input stands and on the
-incoming gradient g. So a site keeps, for every possible position, how many elements stood there and
-the sums of |g| and of g squared: a few kilobytes for any model. The report works out what each
-convention would have done with them.
+For one element, the gradient of a clamp-like call depends only on its position and on the incoming
+gradient g. So a site keeps, for every possible position, how many elements were there and the sums
+of |g| and of g squared: a few kilobytes for any model. From these, the report computes what each
+convention would have returned.
 """
 
 import math
@@ -21,25 +21,26 @@ from clampgrad import functional
 from clampgrad._contract.table import CONVENTIONS, EXACT
 from clampgrad._pin.first_pin import hold_during_fork
 from clampgrad._pin.pin import pin
-from clampgrad._tools.audit.answers import Answer, answer
 from clampgrad._tools.audit.callers import Caller
-from clampgrad._tools.audit.calls import PAIRS, Call, call
-from clampgrad._tools.audit.positions import ABOVE_LO, examples, kind
+from clampgrad._tools.audit.calls import Call, call_with_bounds
+from clampgrad._tools.audit.positions import ABOVE_LO, example_elements, kind_of_position
+from clampgrad._tools.audit.responses import GradientResponse, probe_gradients
+from clampgrad._torch.torchs_functions import EXTREMA
 
 # The rows of sums; each has a column for every position, times three: g > 0, g < 0 and g = 0.
 COUNT, SIZE, SQUARE = range(3)
-SIGNS = [0, 1, 0]  # which answer each of the three takes
+SIGNS = [0, 1, 0]  # the sign in a response for each of the three
 
-PART = 1 << 17  # elements that are summed at a time
+PART_SIZE = 1 << 17  # elements that are summed at a time
 MOST_BOUNDS = 8  # pairs of bounds that a site remembers; a schedule may go through thousands
 
 
-_adding = hold_during_fork(threading.RLock())  # several threads may call at one site
+_count_lock = hold_during_fork(threading.RLock())  # several threads may call at one site
 
 
 @contextmanager
-def as_pinned(name: str | None) -> Iterator[None]:
-    """A block under the pin of that name, where another one holds."""
+def use_pin(name: str | None) -> Iterator[None]:
+    """Pins the convention of that name, unless it is pinned."""
     if name == pin.current():
         yield
         return
@@ -48,8 +49,8 @@ def as_pinned(name: str | None) -> Iterator[None]:
         yield
 
 
-class Key(NamedTuple):
-    """The key of a site: two calls that differ in these have a row each."""
+class SiteKey(NamedTuple):
+    """Calls that differ in one of these have a site each."""
 
     caller: Caller
     function: str
@@ -62,44 +63,44 @@ class Variant:
 
     def __init__(self, call: Call) -> None:
         self.call = call
-        # Calls, looked at or not: those that are counted, and those that backward runs again.
-        self.passed = [0, 0]
-        self.missed = 0  # those not looked at
-        self.calls = 0
+        # All calls: those of the forward, and those that backward runs again.
+        self.calls_by_pass = [0, 0]
+        self.missed = 0  # calls that are not examined
+        self.calls = 0  # calls that are counted
         self.counts = torch.zeros(256, dtype=torch.int64, device="cpu")
         self.sums = torch.zeros(3, 256, 3, dtype=torch.float64, device="cpu")
         # Gradients that are not finite, by position and sign.
         self.infinite = torch.zeros(256, 2, dtype=torch.int64, device="cpu")
-        # The same, that the node before the call made of a 0, by its name.
-        self.behind: Counter[str] = Counter()
+        # Those that the node upstream of the call made of a 0, by its name.
+        self.not_finite_upstream: Counter[str] = Counter()
         self.inside: Tensor | None = None
-        self.records = any(call.differentiated)
-        self._others: dict[str, Answer] = {}
+        self.records_gradient = any(call.differentiated)
+        self._responses: dict[str, GradientResponse] = {}
 
     @cached_property
-    def now(self) -> Answer | None:
-        """The gradients that the call hands back, None if it records none."""
-        if not self.records:
+    def current_response(self) -> GradientResponse | None:
+        """The gradients that the call returns, or None if it records none."""
+        if not self.records_gradient:
             return None
         call = self.call
-        with as_pinned(call.pin):
-            return answer(call, partial(call.operator.again, **dict(call.keywords)))
+        with use_pin(call.pin):
+            return probe_gradients(call, partial(call.operator.rerun, **dict(call.keywords)))
 
     def is_due(self, every: int, is_again: bool) -> bool:
         """Whether to examine this call; the first is always examined."""
-        with _adding:
-            self.passed[is_again] += 1
-            is_due = self.passed[is_again] % every == 1 % every
+        with _count_lock:
+            self.calls_by_pass[is_again] += 1
+            is_due = self.calls_by_pass[is_again] % every == 1 % every
             self.missed += not is_due
         return is_due
 
-    def see(self, positions: Tensor, memory: int) -> int:
+    def count_call(self, positions: Tensor, memory: int) -> int:
         """Counts one call; returns how much memory its map of elements takes from now on."""
-        found = _histogram(positions, 256)
-        with _adding:
+        counts = _histogram(positions, 256)
+        with _count_lock:
             self.calls += 1
-            self.counts += found
-        inside = positions == (ABOVE_LO if self.call.has[0] else 0)
+            self.counts += counts
+        inside = positions == (ABOVE_LO if self.call.has_bound[0] else 0)
         if self.calls == 1:
             if positions.numel() <= memory:
                 self.inside = inside
@@ -110,36 +111,37 @@ class Variant:
             self.inside = None
         return 0
 
-    def hear(self, positions: Tensor, g: Tensor) -> None:
+    def add_gradient(self, positions: Tensor, g: Tensor) -> None:
         """Adds the gradient that arrived for the result of one call."""
         g, positions = g.detach().flatten(), positions.flatten()
-        found = _sums(positions, g)
-        if not found.isfinite().all():
+        sums = _sum_gradients(positions, g)
+        if not sums.isfinite().all():
             finite = g.isfinite()
-            where = positions[~finite].to(torch.int16).mul_(2).add_(g[~finite] < 0)
-            infinite = _histogram(where, 512).view(256, 2)
-            found = _sums(positions, g.where(finite, 0))  # the rest has no share in a norm
-            with _adding:
+            index = positions[~finite].to(torch.int16).mul_(2).add_(g[~finite] < 0)
+            infinite = _histogram(index, 512).view(256, 2)
+            sums = _sum_gradients(positions, g.where(finite, 0))  # the rest has no share in a norm
+            with _count_lock:
                 self.infinite += infinite
-        with _adding:
-            self.sums += found
+        with _count_lock:
+            self.sums += sums
 
-    def infinite_where(self, here: Tensor) -> int:
-        """How many gradients that are not finite arrived at some of the positions and signs."""
-        return int(self.infinite[here].sum())
+    def count_infinite(self, mask: Tensor) -> int:
+        """Returns how many infinite and NaN gradients arrived at the positions and signs of a
+        mask."""
+        return int(self.infinite[mask].sum())
 
-    def under(self, convention: str) -> Answer:
-        """The gradients that the call would hand back under a convention."""
-        if convention not in self._others:
+    def response_under(self, convention: str) -> GradientResponse:
+        """Returns the gradients that the call would return under a convention."""
+        if convention not in self._responses:
             name = self.call.operator.name
             ours = getattr(functional, name)
-            self._others[convention] = answer(
-                self.call, partial(call, name, ours, gradient=convention)
+            self._responses[convention] = probe_gradients(
+                self.call, partial(call_with_bounds, name, ours, gradient=convention)
             )
-        return self._others[convention]
+        return self._responses[convention]
 
     def squared_norm(self, slope: Tensor, constant: Tensor) -> float:
-        """The squared norm of the gradients that arrived, each taken through a function of |g|."""
+        """Returns the squared norm of slope * |g| + constant, over the gradients g that arrived."""
         slope, constant = slope[:, SIGNS], constant[:, SIGNS]
         count, first, second = self.sums.unsqueeze(-1)
         squares = slope**2 * second + 2 * slope * constant * first + constant**2 * count
@@ -147,27 +149,26 @@ class Variant:
 
 
 class Site:
-    """A place in the code that makes a call, with all variants of the
-    call: the unit of a report."""
+    """A place in the code that makes a call, with all variants of the call: a row of a report."""
 
-    def __init__(self, key: Key, is_of_backward: bool = False) -> None:
+    def __init__(self, key: SiteKey, is_of_backward: bool = False) -> None:
         self.key = key
         self.is_of_backward = is_of_backward  # whether backward was the first to come here
         self.variants: dict[Call, Variant] = {}
         self.bounds: dict[tuple[str, str], None] = {}  # as the program has them, in order
-        self.hazards: dict[Any, Any] = {}  # kept for clampgrad._tools.audit.lint
+        self.hazards: dict[Any, Any] = {}  # noted by lint.py and consumers.py
 
     @property
     def follows_torch(self) -> bool:
         """Whether the installed release of torch decides the gradient."""
         return self.key.gradient == "torch" and all(c.operator.follows_torch for c in self.variants)
 
-    def differentiated(self) -> list[Variant]:
-        """The variants that recorded a gradient."""
-        return [v for v in self.variants.values() if v.records]
+    def recording_variants(self) -> list[Variant]:
+        """Returns the variants that recorded a gradient."""
+        return [v for v in self.variants.values() if v.records_gradient]
 
-    def heard(self) -> list[Variant]:
-        """The variants for which gradients arrived."""
+    def variants_with_gradients(self) -> list[Variant]:
+        """Returns the variants for which gradients arrived."""
         return [v for v in self.variants.values() if v.sums[COUNT].any()]
 
     def remember_bounds(self, lo: str, hi: str) -> None:
@@ -175,82 +176,88 @@ class Site:
         if len(self.bounds) < MOST_BOUNDS:
             self.bounds[lo, hi] = None
 
-    def counts(self) -> dict[str, int]:
-        """How many elements stood at each kind of position."""
-        kinds = dict.fromkeys(("nan", "at_bound", "inside", "beyond"), 0)
+    def count_by_kind(self) -> dict[str, int]:
+        """Returns how many elements were at each kind of position."""
+        counts = dict.fromkeys(("nan", "at_bound", "inside", "beyond"), 0)
         for variant in self.variants.values():
-            for position, example in examples(*variant.call.has).items():
-                kinds[kind(*example)] += int(variant.counts[position])
-        return kinds
+            for position, example in example_elements(*variant.call.has_bound).items():
+                counts[kind_of_position(*example)] += int(variant.counts[position])
+        return counts
 
-    def dead(self) -> int | None:
-        """How many elements were never inside their bounds; None if
-        shapes changed or memory ran out."""
+    def count_dead(self) -> int | None:
+        """Returns how many elements were never inside their bounds, or None if shapes changed or
+        memory ran out."""
         maps = [v.inside for v in self.variants.values() if v.calls]
         if not maps or any(m is None or m.shape != maps[0].shape for m in maps):  # type: ignore[union-attr]
             return None
         inside = torch.stack([m.cpu() for m in maps]).any(0)  # type: ignore[union-attr]
         return int((~inside).sum())
 
-    def moved(self) -> dict[str, float | None]:
-        """How far each convention would move the gradient, as the norm of
-        the difference over the norm."""
-        heard = self.heard()
-        if not heard:
+    def measure_distances(self) -> dict[str, float | None]:
+        """Returns how far each convention would move the gradient, as the norm of the difference
+        over the norm."""
+        pairs = [(v, v.current_response) for v in self.variants_with_gradients()]
+        if not pairs:
             return {}
-        was = sum(v.squared_norm(*v.now) for v in heard if v.now)
-        moved: dict[str, float | None] = {}
-        pairs = any(v.call.operator.name in PAIRS for v in heard)
-        for convention in EXACT if pairs else CONVENTIONS:
-            far = sum(_apart(v, v.under(convention), v.now) for v in heard if v.now)
-            moved[convention] = math.sqrt(far / was) if was else None if far else 0.0
-        return moved
+        size = sum(v.squared_norm(*current) for v, current in pairs if current)
+        has_extremum = any(v.call.operator.name in EXTREMA for v, _ in pairs)
+        distances: dict[str, float | None] = {}
+        for convention in EXACT if has_extremum else CONVENTIONS:
+            far = sum(
+                _squared_distance(v, v.response_under(convention), current)
+                for v, current in pairs
+                if current
+            )
+            distances[convention] = math.sqrt(far / size) if size else None if far else 0.0
+        return distances
 
-    def infinite_under(self, convention: str) -> int:
-        """How many infinite or NaN gradients the convention would treat
-        differently from the current one."""
+    def count_infinite_changes(self, convention: str) -> int:
+        """Returns how many infinite or NaN gradients the convention would treat differently from
+        the current one."""
         return sum(
-            v.infinite_where((v.under(convention).slope != v.now.slope).any(-1))
+            v.count_infinite(
+                (v.response_under(convention).slope != v.current_response.slope).any(-1)
+            )
             for v in self.variants.values()
-            if v.now is not None and v.infinite.any()
+            if v.current_response is not None and v.infinite.any()
         )
 
-    def between(self, one: str, other: str) -> tuple[float, int]:
-        """The relative norm of the difference between two conventions, and how many gradients have
-        another sign; 0 is a sign of its own."""
+    def compare_conventions(self, one: str, other: str) -> tuple[float, int]:
+        """Returns the relative norm of the difference between two conventions, and how many
+        gradients have another sign; 0 is a sign of its own."""
         far = size = 0.0
         signs = 0
-        for v in self.heard():
-            a, b = v.under(one), v.under(other)
-            far += _apart(v, a, b)
+        for v in self.variants_with_gradients():
+            a, b = v.response_under(one), v.response_under(other)
+            far += _squared_distance(v, a, b)
             size += max(v.squared_norm(*a), v.squared_norm(*b))
             differ = (a.slope.sign() != b.slope.sign()).sum(-1)
             signs += int((differ * v.sums[COUNT][:, :2]).sum())
         return math.sqrt(far / size) if size else 0.0, signs
 
 
-def passing(answer: Answer) -> Tensor:
-    """Whether a gradient is passed on, by position and sign."""
-    return (answer.slope != 0).any(-1)
+def passing_mask(response: GradientResponse) -> Tensor:
+    """Returns whether a gradient is passed on, by position and sign."""
+    return (response.slope != 0).any(-1)
 
 
-def _apart(variant: Variant, a: Answer, b: Answer) -> float:
+def _squared_distance(variant: Variant, a: GradientResponse, b: GradientResponse) -> float:
     return variant.squared_norm(*(p - q for p, q in zip(a, b)))
 
 
-def _sums(positions: Tensor, g: Tensor) -> Tensor:
-    """The count of elements, the sum of |g| and the sum of g squared,
-    for every position and sign."""
-    # On a CPU, what is made on the way (20 bytes per element) stays in the cache.
-    part = PART if g.device.type == "cpu" else max(g.numel(), 1)
+def _sum_gradients(positions: Tensor, g: Tensor) -> Tensor:
+    """Returns the count of elements, the sum of |g| and the sum of g squared, for every position
+    and sign."""
+    # On a CPU, temporary tensors (20 bytes per element) then stay in the cache.
+    part = PART_SIZE if g.device.type == "cpu" else max(g.numel(), 1)
     parts = zip(positions.split(part), g.split(part), strict=True)
     return sum(
-        (_sums_of_part(*p) for p in parts),
+        (_sum_part(*p) for p in parts),
         torch.zeros(3, 256, 3, dtype=torch.float64, device="cpu"),
     )
 
 
-def _sums_of_part(positions: Tensor, g: Tensor) -> Tensor:
+def _sum_part(positions: Tensor, g: Tensor) -> Tensor:
     index = positions.to(torch.int16).mul_(3).add_(g < 0).add_(g == 0, alpha=2)
     size = g.abs().double()
     weights = (None, size, size.square())

@@ -1,12 +1,12 @@
-"""Other calls that a release of PyTorch changed: those of the table, where its condition was met.
+"""Finds other calls that a release of PyTorch changed: those of the table whose condition was met.
 
-A call of which the condition was not met is innocent, and is not kept. Where that cannot be seen
-cheaply (on a GPU, which was not compared; inside ``torch.func``), it is.
+A call is no suspect if its condition was not met. It is one if that cannot be seen cheaply (on a
+GPU, which was not compared; inside ``torch.func``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,15 +14,15 @@ from torch.distributions import Multinomial
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from clampgrad._contract.changes import CHANGES, Change
-from clampgrad._tools.audit.callers import Caller, is_inside, led_here
+from clampgrad._tools.audit.callers import Caller, find_call_origin, is_called_by
 from clampgrad._torch.quiet import quietly
-from clampgrad._torch.surroundings import in_forward_mode, unseen
+from clampgrad._torch.surroundings import hidden_from_modes, in_forward_mode
+from clampgrad._torch.torchs_functions import EXTREMA
 
 SIXTEEN_BITS = (torch.bfloat16, torch.float16)
 UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
-EXTREMA = ("maximum", "minimum", "fmax", "fmin")
 
-# Functions in Python that function modes are not told of, and functions which they call.
+# Functions in Python whose calls function modes do not handle, and functions which they call.
 UNANNOUNCED: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torch.nn.init.trunc_normal_": (
         torch.nn.init.trunc_normal_,
@@ -32,7 +32,7 @@ UNANNOUNCED: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-class Key(NamedTuple):
+class SuspectKey(NamedTuple):
     """The key of a suspect: a place in the code, and a row of the table."""
 
     change: str
@@ -77,54 +77,52 @@ class Suspect:
     upstream: int | None
 
 
-Suspected: TypeAlias = dict[Key, Suspect]
-
-
 class Suspects:
-    """Looks at the calls of one audit."""
+    """Judges the calls of one audit."""
 
     def __init__(self, compared: tuple[str, ...]) -> None:
-        self.found: Suspected = {}
-        self.functions: dict[Any, list[Change]] = {}
-        self._of = {c.id: c for c in CHANGES.values() if c.is_between(compared)}
-        for change in self._of.values():
+        self.by_key: dict[SuspectKey, Suspect] = {}
+        self.functions: dict[Any, list[Change]] = {}  # what changed, by function
+        self._changes = {c.id: c for c in CHANGES.values() if c.is_between(compared)}
+        for change in self._changes.values():
             for name in change.calls:
-                for function in _functions(name):
+                for function in _functions_to_handle(name):
                     self.functions.setdefault(function, []).append(change)
 
     def begin(self) -> None:
-        self._hook = register_optimizer_step_pre_hook(self._steps)
+        self._hook = register_optimizer_step_pre_hook(self._judge_optimizer)
 
     def end(self) -> None:
         self._hook.remove()
 
-    def called(self, function: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
-        """A function that a row of the table names was called."""
+    def judge_call(self, function: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
+        """Judges a call of a function that a row of the table names."""
         changes = self.functions[function]
-        inside = [
+        of_unannounced_caller = [
             change
             for change in changes
             for name in change.calls
-            if name in UNANNOUNCED and is_inside(UNANNOUNCED[name][0].__code__)
+            if name in UNANNOUNCED and is_called_by(UNANNOUNCED[name][0].__code__)
         ]
-        call = Called(args, kwargs, result)
-        for change in inside or [c for c in changes if not UNANNOUNCED.keys() & c.calls]:
+        of_function = [change for change in changes if not UNANNOUNCED.keys() & change.calls]
+        call = FinishedCall(args, kwargs, result)
+        for change in of_unannounced_caller or of_function:
             self._judge(change, call)
 
-    def told(self, packet: str, args: tuple[Any, ...]) -> None:
-        """A kernel of the clamp family was called."""
+    def judge_kernel_call(self, packet: str, args: tuple[Any, ...]) -> None:
+        """Judges a call of a kernel of the clamp family."""
         x, *bounds = args
         name = packet.rstrip("_")
         if name in EXTREMA:
             if in_forward_mode():
                 self._add_if_between("extrema-tangent", None)
-            if name in ("fmax", "fmin") and "extrema-nan" in self._of:
-                self._judge(self._of["extrema-nan"], Called(args, {}, None))
+            if name in ("fmax", "fmin") and "extrema-nan" in self._changes:
+                self._judge(self._changes["extrema-nan"], FinishedCall(args, {}, None))
         elif isinstance(x, Tensor) and x.dtype in UNSIGNED and _is_negative(bounds):
             self._add_if_between("clamp-unsigned", True)
 
-    def _steps(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        change = self._of.get("muon-bfloat16")
+    def _judge_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        change = self._changes.get("muon-bfloat16")
         if change and type(optimizer).__name__ == "Muon":
             for group in optimizer.param_groups:
                 if not group["nesterov"] and any(
@@ -132,28 +130,28 @@ class Suspects:
                 ):
                     self._add(change, True, "Muon.step")
 
-    def _judge(self, change: Change, call: "Called") -> None:
+    def _judge(self, change: Change, call: "FinishedCall") -> None:
         try:
-            with quietly(), unseen():
+            with quietly(), hidden_from_modes():
                 met = CONDITIONS[change.id](call)
-        except Exception:  # nothing can be asked of these Tensors
+        except Exception:  # these Tensors have no values that can be read
             met = None
         if met is not False:
             self._add(change, met)
 
     def _add_if_between(self, name: str, met: bool | None, function: str = "") -> None:
-        if name in self._of:
-            self._add(self._of[name], met, function)
+        if name in self._changes:
+            self._add(self._changes[name], met, function)
 
     def _add(self, change: Change, met: bool | None, function: str = "") -> None:
-        where, outermost = led_here()
+        caller, outermost = find_call_origin()
         function = function or outermost.name
-        key = Key(change.id, function, where)
-        if key not in self.found:
-            self.found[key] = Suspect(
+        key = SuspectKey(change.id, function, caller)
+        if key not in self.by_key:
+            self.by_key[key] = Suspect(
                 change=change.id,
                 function=function,
-                **where._asdict(),
+                **caller._asdict(),
                 since=change.since,
                 until=change.until,
                 kind=change.kind,
@@ -164,13 +162,14 @@ class Suspects:
                 restored=change.pin == "restored",
                 upstream=change.upstream,
             )
-        suspect = self.found[key]
+        suspect = self.by_key[key]
         suspect.calls += 1
         suspect.met = suspect.met or met
 
 
-def _functions(name: str) -> list[Any]:
-    """What a function mode is told of, where a function is called; none where torch has none."""
+def _functions_to_handle(name: str) -> list[Any]:
+    """Returns the functions whose calls a function mode handles, where the program calls the one of
+    that name; none if torch has none of that name."""
     if name in UNANNOUNCED:
         return list(UNANNOUNCED[name][1])
     module, _, attribute = name.removeprefix("torch.").rpartition(".")
@@ -186,7 +185,7 @@ def _functions(name: str) -> list[Any]:
 # ---- Whether a condition was met -----------------------------------------------------------------
 
 
-class Called(NamedTuple):
+class FinishedCall(NamedTuple):
     """A call that has returned."""
 
     args: tuple[Any, ...]
@@ -194,7 +193,7 @@ class Called(NamedTuple):
     result: Any
 
     def get(self, index: int, *names: str, default: Any = None) -> Any:
-        """The argument at that position or of one of those names."""
+        """Returns the argument at that position or of one of those names."""
         if index < len(self.args):
             return self.args[index]
         return next((self.kwargs[n] for n in names if n in self.kwargs), default)
@@ -204,7 +203,7 @@ class Called(NamedTuple):
         return self.get(0, "input", "tensor", "query", "A")
 
 
-def _differentiated(x: Any) -> bool:
+def _is_differentiated(x: Any) -> bool:
     return isinstance(x, Tensor) and x.requires_grad and torch.is_grad_enabled()
 
 
@@ -216,24 +215,24 @@ def _is_negative(bounds: Sequence[Any]) -> bool:
     return any(isinstance(bound, (int, float)) and bound < 0 for bound in bounds)
 
 
-def _random(least: int) -> Callable[[Called], bool]:
-    def met(c: Called) -> bool:
-        made = c.result if isinstance(c.result, Tensor) else c.input
-        return made.dtype in SIXTEEN_BITS and made.is_cpu and made.numel() >= least
+def _make_random_condition(least: int) -> Callable[[FinishedCall], bool]:
+    def is_met(c: FinishedCall) -> bool:
+        random = c.result if isinstance(c.result, Tensor) else c.input
+        return random.dtype in SIXTEEN_BITS and random.is_cpu and random.numel() >= least
 
-    return met
+    return is_met
 
 
-def _det(c: Called) -> bool:
+def _is_det_of_1x1_zero(c: FinishedCall) -> bool:
     x = c.input
-    return _differentiated(x) and x.shape[-2:] == (1, 1) and bool((x == 0).any())
+    return _is_differentiated(x) and x.shape[-2:] == (1, 1) and bool((x == 0).any())
 
 
-def _is_inf(c: Called) -> bool:
+def _has_inf_norm(c: FinishedCall) -> bool:
     return float(c.get(1, "norm_type")) == float("inf")
 
 
-def _attention(c: Called) -> bool | None:
+def _has_not_finite_row(c: FinishedCall) -> bool | None:
     query = c.input
     if query.dim() != 3 or c.get(4, "dropout_p", default=0.0):
         return False
@@ -242,21 +241,21 @@ def _attention(c: Called) -> bool | None:
     return not all(bool(t.isfinite().all()) for t in (query, c.get(1, "key"), c.get(2, "value")))
 
 
-def _attention_gradient(c: Called) -> bool | None:
+def _has_not_finite_causal_row(c: FinishedCall) -> bool | None:
     causal = c.get(5, "is_causal", default=False)
-    return _attention(c) if causal and _differentiated(c.get(2, "value")) else False
+    return _has_not_finite_row(c) if causal and _is_differentiated(c.get(2, "value")) else False
 
 
-def _ldexp(c: Called) -> bool:
+def _has_negative_exponent(c: FinishedCall) -> bool:
     exponent = c.get(1, "other")
     is_integer = isinstance(exponent, Tensor) and not exponent.is_floating_point()
     return is_integer and c.result.requires_grad and bool((exponent < 0).any())
 
 
-def _quantile(c: Called) -> bool | None:
-    """Whether an element that a quantile takes is equal to another one."""
+def _takes_tied_quantile(c: FinishedCall) -> bool | None:
+    """Whether a quantile takes an element that is equal to another one."""
     x, q, dim = c.input, c.get(1, "q"), c.get(2, "dim")
-    if not _differentiated(x):
+    if not _is_differentiated(x):
         return False
     if not x.is_cpu:
         return None
@@ -272,26 +271,26 @@ def _quantile(c: Called) -> bool | None:
     return bool(is_tied.gather(-1, taken).any())
 
 
-def _extrema_nan(c: Called) -> bool:
-    return any(map(_differentiated, c.args)) and any(map(_has_nan, c.args))
+def _differentiates_nan(c: FinishedCall) -> bool:
+    return any(map(_is_differentiated, c.args)) and any(map(_has_nan, c.args))
 
 
-CONDITIONS: dict[str, Callable[[Called], bool | None]] = {
-    "det-1x1": _det,
-    "normal-16-bit": _random(16),
-    "uniform-16-bit": _random(1),
+CONDITIONS: dict[str, Callable[[FinishedCall], bool | None]] = {
+    "det-1x1": _is_det_of_1x1_zero,
+    "normal-16-bit": _make_random_condition(16),
+    "uniform-16-bit": _make_random_condition(1),
     "trunc-normal": lambda c: True,
-    "lp-pool-value": _is_inf,
-    "lp-pool-gradient": lambda c: _is_inf(c) and _differentiated(c.input),
-    "attention-3d-value": _attention,
-    "attention-3d-gradient": _attention_gradient,
-    "ldexp-negative": _ldexp,
+    "lp-pool-value": _has_inf_norm,
+    "lp-pool-gradient": lambda c: _has_inf_norm(c) and _is_differentiated(c.input),
+    "attention-3d-value": _has_not_finite_row,
+    "attention-3d-gradient": _has_not_finite_causal_row,
+    "ldexp-negative": _has_negative_exponent,
     "chebyshev-nan": lambda c: _has_nan(c.input),
     "polynomials-nan": lambda c: _has_nan(c.input),
-    "quantile-ties": _quantile,
-    "bessel-gradient": lambda c: _differentiated(c.input),
-    "extrema-nan": _extrema_nan,
-    "i1-nan": lambda c: _differentiated(c.input) and _has_nan(c.input),
+    "quantile-ties": _takes_tied_quantile,
+    "bessel-gradient": lambda c: _is_differentiated(c.input),
+    "extrema-nan": _differentiates_nan,
+    "i1-nan": lambda c: _is_differentiated(c.input) and _has_nan(c.input),
     "multinomial-entropy": lambda c: c.input.dtype is torch.float64,
     "cholesky-qr": lambda c: True,
 }

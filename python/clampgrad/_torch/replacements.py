@@ -1,5 +1,5 @@
-"""Changes to torch: checked before the first is made, made together or not at all, and made only
-once.
+"""Replaces attributes of torch: checked before the first is replaced, together or not at all, and
+only once.
 
 A replacement holds the function of torch that it replaces, and is marked as one. So a
 second import of this package, or a first pin that is tried again, replaces torch's own
@@ -22,8 +22,8 @@ REPLACES = "_clampgrad_replaces"
 ABSENT = object()
 
 
-class Change(NamedTuple):
-    """An attribute of an object in torch, and its new value."""
+class Replacement(NamedTuple):
+    """An attribute of an object in torch, and the value that replaces its own."""
 
     owner: Any
     name: str
@@ -86,12 +86,12 @@ def qualified_name(function: Function) -> str:
 
 
 @contextmanager
-def apply_changes(changes: Iterable[Change]) -> Iterator[None]:
-    """Makes the changes, and undoes them if one or the block fails."""
-    before: list[Change] = []
+def apply_replacements(replacements: Iterable[Replacement]) -> Iterator[None]:
+    """Makes the replacements, and undoes them if one or the block fails."""
+    before: list[Replacement] = []
     try:
-        for owner, name, value in changes:
-            before.append(Change(owner, name, vars(owner).get(name, ABSENT)))
+        for owner, name, value in replacements:
+            before.append(Replacement(owner, name, vars(owner).get(name, ABSENT)))
             setattr(owner, name, value)
         yield
     except BaseException:
