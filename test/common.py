@@ -218,6 +218,8 @@ def slope(f=lambda x: torch.clamp(x, 0, 1), at=(0.0, 2.0)):
 STOCK_SLOPES = [1, 0] if RELEASED == "inclusive" else [0, 0]
 HALF_SLOPES = [0.5, 0]
 STRAIGHT_THROUGH_SLOPES = [1, 1]
+# By pin.
+SLOPES = {None: STOCK_SLOPES, "half": HALF_SLOPES, "straight_through": STRAIGHT_THROUGH_SLOPES}
 
 # The beginning of scripts about it.
 SLOPE = """

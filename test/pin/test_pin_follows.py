@@ -12,7 +12,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
-from common import HALF_SLOPES, SLOPE, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, python, slope
+from common import HALF_SLOPES, SLOPE, SLOPES, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, python, slope
 
 DEPTH = 80  # from 60 nested calls on, torch takes another thread
 
@@ -115,14 +115,9 @@ DIFFERENTIATED = {
 @pytest.mark.parametrize("how", DIFFERENTIATED)
 def test_what_backward_differentiates(how, depth):
     function = DIFFERENTIATED[how]
-    for pin, expected in (
-        (None, STOCK_SLOPES),
-        ("half", HALF_SLOPES),
-        ("straight_through", STRAIGHT_THROUGH_SLOPES),
-        (None, STOCK_SLOPES),
-    ):
+    for pin in (None, "half", "straight_through", None):
         with clampgrad.pin(pin):
-            assert in_backward(function, depth) == expected == function(), pin
+            assert in_backward(function, depth) == SLOPES[pin] == function(), pin
 
 
 def test_blocks_nest():
@@ -134,30 +129,15 @@ def test_blocks_nest():
                 seen.append(in_backward(slope))
         return [*seen, slope(), clampgrad.pin.current()]
 
+    def expected(pin):
+        return [*(SLOPES[p] for p in (pin, None, "straight_through", pin)), pin]
+
     clampgrad.set_pin("straight_through")
     with clampgrad.pin("half"):
-        assert in_backward(inner) == [
-            HALF_SLOPES,
-            STOCK_SLOPES,
-            STRAIGHT_THROUGH_SLOPES,
-            HALF_SLOPES,
-            "half",
-        ]
-    assert in_backward(inner) == [
-        STRAIGHT_THROUGH_SLOPES,
-        STOCK_SLOPES,
-        STRAIGHT_THROUGH_SLOPES,
-        STRAIGHT_THROUGH_SLOPES,
-        "straight_through",
-    ]
+        assert in_backward(inner) == expected("half")
+    assert in_backward(inner) == expected("straight_through")
     clampgrad.set_pin(None)
-    assert in_backward(inner) == [
-        STOCK_SLOPES,
-        STOCK_SLOPES,
-        STRAIGHT_THROUGH_SLOPES,
-        STOCK_SLOPES,
-        None,
-    ]
+    assert in_backward(inner) == expected(None)
 
 
 def test_a_decorated_function():
@@ -222,15 +202,14 @@ def test_threads_of_python_are_not_pinned():
 def test_two_threads_at_once():
     """Each has its own pin, although the same threads of torch may work for both."""
 
-    def run(pin, expected):
+    def run(pin):
         for _ in range(20):
             with clampgrad.pin(pin):
                 both.wait()
-                seen.append(in_backward(slope) == in_backward(slope, 1) == expected)
+                seen.append(in_backward(slope) == in_backward(slope, 1) == SLOPES[pin])
 
     seen, both = [], threading.Barrier(2)
-    pins = ("half", HALF_SLOPES), ("straight_through", STRAIGHT_THROUGH_SLOPES)
-    threads = [threading.Thread(target=run, args=pin) for pin in pins]
+    threads = [threading.Thread(target=run, args=[pin]) for pin in ("half", "straight_through")]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -250,13 +229,13 @@ def test_nothing_is_handed_on_after_a_block():
 def test_tasks(depth):
     """The block of a task goes along, whichever task was in a block last."""
 
-    async def task(pin, expected):
+    async def task(pin):
         for _ in range(3):
             with clampgrad.pin(pin):
                 await asyncio.sleep(0)
-                assert in_backward(slope, depth) == expected
+                assert in_backward(slope, depth) == SLOPES[pin]
                 await asyncio.sleep(0)
-                assert slope() == expected
+                assert slope() == SLOPES[pin]
             await asyncio.sleep(0)
             assert in_backward(slope, depth) == STRAIGHT_THROUGH_SLOPES
 
@@ -274,12 +253,7 @@ def test_tasks(depth):
         return [*seen, slope()]
 
     async def main():
-        pins = (
-            ("half", HALF_SLOPES),
-            (None, STOCK_SLOPES),
-            ("straight_through", STRAIGHT_THROUGH_SLOPES),
-        )
-        await asyncio.gather(*(task(*pin) for pin in pins))
+        await asyncio.gather(*map(task, SLOPES))
         with clampgrad.pin("half"):
             found = in_backward(in_a_hook, depth)
         assert found == [STOCK_SLOPES, *[[1, 0]] * (depth > 1), HALF_SLOPES]

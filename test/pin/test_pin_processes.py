@@ -141,9 +141,8 @@ def test_launchers(run, tmp_path, launcher, way):
 def test_a_program_that_clears_the_environment(run):
     """docs/support.md: that is how the pin is passed on."""
     body = "import os; del os.environ['CLAMPGRAD_GRADIENT']; subprocess.run(ANOTHER)"
-    assert [*map(float, run("-m", *PINNED, "work.py", body=body).stdout.split())] == STOCK_SLOPES[
-        :1
-    ]
+    done = run("-m", *PINNED, "work.py", body=body)
+    assert [*map(float, done.stdout.split())] == STOCK_SLOPES[:1]
 
 
 def test_where_nothing_tells_the_processes(run):
