@@ -85,18 +85,19 @@ PORTABLE = [
 IS_PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
 IS_COMPILED = {"CLAMPGRAD_REQUIRE_COMPILED": "1"}  # or importing the package is an error
 
-# What .ci/run runs: parts, each with sessions and what of them. test_ways_to_differentiate takes
-# minutes, and runs on the usual release alone; so does test_compile.py on the newest.
-CHANGES = ("lab/test/test_changes.py", "-k", "not test_ways_to_differentiate")
+# What .ci/run runs: parts, each with sessions and their arguments. Two kinds of tests, which take
+# minutes, run once with the compiled library: test_ways_to_differentiate on the usual release, and
+# test_compile.py on the newest.
+WITHOUT_WAYS = ("-k", "not test_ways_to_differentiate")
 CI = {
     # Where no compiler is on PATH, as most users have none; with the library that has CUDA kernels.
-    "oldest": {f"no_compiler({OLDEST})": CHANGES, "cuda": ()},
+    "oldest": {f"no_compiler({OLDEST})": ("lab/test/test_changes.py", *WITHOUT_WAYS), "cuda": ()},
     # What depends on a release, without a compiler and with one.
     "newest": {
         f"no_compiler({NEWEST})": (
             *test_files("table", "conventions", "tensors", "defects", "errors", "gradcheck"),
             *test_files("pin", "pin", "pin_tasks"),
-            *CHANGES,
+            *("lab/test/test_changes.py", *WITHOUT_WAYS),
         ),
         f"tests({NEWEST})": (
             *("lab/test/test_patches_apply.py", "lab/test/test_patches_one_truth.py"),
@@ -127,7 +128,7 @@ CI = {
             *("--ignore=test/pin/test_pin_first.py", "--ignore=test/nn/test_set_gradient.py"),
             *("--ignore-glob=*/test_convert*.py", "--deselect=test/compile/test_compile_memory.py"),
             "--deselect=test/compile/test_compile.py::test_one_kernel_each_way",
-            *("-k", "not test_ways_to_differentiate"),
+            *WITHOUT_WAYS,
         )
     },
 }

@@ -88,6 +88,15 @@ def test_the_changelog_begins_with_the_version():
     assert re.fullmatch(rf"{re.escape(VERSION)} \((unreleased|\d{{4}}-\d\d-\d\d)\)", headings[0])
 
 
+def test_ci_runs_every_part():
+    """Those of CI in noxfile.py, each once."""
+    table = (ROOT / "noxfile.py").read_text().partition("\nCI = {\n")[2].partition("\n}\n")[0]
+    script = (ROOT / ".ci/run").read_text()
+    looped = re.search(r"^for part in ([\w ]+); do .* \"ci\(\$part\)\"", script, re.M)[1].split()
+    alone = re.findall(r"\"ci\((\w+)\)\"", script)
+    assert sorted(looped + alone) == sorted(re.findall(r'^    "(\w+)": {', table, re.M)) != []
+
+
 def test_sessions_and_targets_that_are_named_exist():
     """By pages, scripts, workflows and messages."""
     sessions = re.findall(r"^def (\w+)\(session", (ROOT / "noxfile.py").read_text(), re.M)
