@@ -32,8 +32,8 @@ NAMELESS = {"changes", "frameworks", "fuzz", "matrix", "sessions", "source-build
 # takes it off.
 UNKNOWN = {
     *("audit", "audited", "clamps-elsewhere", "compiled-models", "convert-libraries"),
-    *("convert-zoo", "in-place-hardtanh", "joint-2.13.0", "loops", "operator-counts", "pin"),
-    *("portable", "programs", "tensor-bounds", "tensor-bounds-t5", "vec16-proof", "vec16-times"),
+    *("convert-zoo", "in-place-hardtanh", "joint-2.13.0", "loops", "operator-counts"),
+    *("programs", "tensor-bounds", "tensor-bounds-t5", "vec16-proof", "vec16-times"),
 }
 CHANGED = {
     *("ends", "evaluated-models", "learned-bounds", "real-models-2.13.0", "real-models-2.15.0"),
