@@ -1,5 +1,5 @@
 # make demo, make test: what a newcomer runs. They need make, Python and a compiler, and install all else into .venv.
-# What there is to run beside them, nox runs (noxfile.py), in the environments that are made here.
+# nox runs everything else (noxfile.py), in the environments that are made here.
 
 TORCH ?= 2.13.0
 PYTHON ?= python3
@@ -54,7 +54,7 @@ help: ## This list
 		ARGS 'arguments for pytest, as in: make test ARGS="-k nan -x"' \
 		EXTRA "what the tests need: test, test-core or test-slow (now $(EXTRA))" \
 		WHEEL "wheels to install instead of building, as in: WHEEL=dist/NAME.whl make test"
-	echo "  All else is run by nox: \`make $(NOX)\` installs it, and \`$(NOX) -l\` lists what there is."
+	echo "  nox runs everything else: \`make $(NOX)\` installs it, and \`$(NOX) -l\` lists what there is."
 
 # ---- What they stand on --------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What the workflows publish and test; and all that names our sessions names such as there are."""
+"""What the workflows publish and test. Every session and target that a file names exists."""
 
 import json
 import re
