@@ -3,8 +3,8 @@
 
 A session that needs torch runs in the environment of `make test`, .venv/torch-VERSION, which make
 brings up to date: it tests these sources or, if WHEEL names wheels, those. TORCH, PYTHON, EXTRA,
-WHEEL and MAX_JOBS are variables of the Makefile. Arguments after `--` go to pytest, and `tests` then
-runs what they select, not all that a release runs: nox -s "tests(2.15.0)" -- -k nan
+WHEEL and MAX_JOBS are variables of the Makefile. Arguments after `--` go to pytest, and `tests`
+then runs what they select, not all that a release runs: nox -s "tests(2.15.0)" -- -k nan
 `nox -t release` is what a release must pass; lab/sessions.py runs that and records it.
 """
 
