@@ -159,8 +159,8 @@ def hidden_from_modes() -> Iterator[None]:
 
 @contextmanager
 def force_recording() -> Iterator[None]:
-    """A context like `unseen`, in which gradients are recorded, whatever the caller has set. They
-    may be NaN, so anomaly mode is off."""
+    """A context like `hidden_from_modes`, in which gradients are recorded, whatever the caller has
+    set. They may be NaN, so anomaly mode is off."""
     with ExitStack() as stack:
         for block in (hidden_from_modes(), torch.inference_mode(False), torch.enable_grad()):
             stack.enter_context(block)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FunctionType
 from typing import Any, TypeVar
 
 import torch
@@ -58,7 +57,7 @@ def find_accepted(
 
     A shared module has a name for every path that leads to it, and of these there may be
     exponentially many. So a module in which the filter has nothing left to decide is not entered
-    again.
+    again; one that it rejects is asked about by each of its names.
     """
     accepted: dict[nn.Module, str] = {}
     decided: set[nn.Module] = set()
@@ -169,26 +168,9 @@ def restore(module: nn.Module) -> None:
     for name in ("gradient", "maximize"):
         values.pop(name, None)
     values.update(attributes)
-    present, ours = type(module), OUR_CLASS.get(original)
-    restored = derive_again(present, ours, original) if ours else present
-    if present is original or restored is not present:
-        module.__class__ = restored
+    present = type(module)
+    if present in (original, OUR_CLASS.get(original)):
+        module.__class__ = original
         bind_forward_again(module, present.forward)
-
-
-def derive_again(kind: type, ours: type, original: type) -> type:
-    """Returns the class of a module with torch's in place of ours. Libraries such as fully_shard
-    and parametrize derive a class from that of a module; it is copied, with another base.
-
-    A class whose methods call super() cannot be copied. Its modules keep it, with torch's gradient.
-    """
-    if kind is ours:
-        return original
-    functions = [value for value in vars(kind).values() if isinstance(value, FunctionType)]
-    if not issubclass(kind, ours) or any("__class__" in f.__code__.co_freevars for f in functions):
-        return kind
-    bases = tuple(derive_again(base, ours, original) for base in kind.__bases__)
-    namespace = {k: v for k, v in vars(kind).items() if k not in ("__dict__", "__weakref__")}
-    metaclass: Any = type(kind)
-    copied: type = metaclass(kind.__name__, bases, namespace)
-    return copied
+    # Else a library, such as fully_shard, has derived a class from ours since. The module keeps it,
+    # with torch's gradient.
