@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.utils.parametrize
 from torch import nn
 
 import clampgrad
@@ -60,6 +61,20 @@ def test_a_class_that_was_derived_from_ours_since():
     clampgrad.nn.undo(model)
     x = torch.zeros(1, requires_grad=True)
     assert torch.autograd.grad(model(x), x)[0] == 0 and type(model).__name__ == "Sharded"
+
+
+def test_undo_after_a_library_has_undone_its_class():
+    module = nn.ReLU6()
+    module.register_buffer("scale", torch.ones(1))
+    clampgrad.nn.set_gradient(module, "inclusive")
+    nn.utils.parametrize.register_parametrization(module, "scale", nn.Identity())
+    clampgrad.nn.undo(module)
+    clampgrad.nn.set_gradient(module, "half")
+    clampgrad.nn.undo(module)
+    assert "ReLU6" in clampgrad.nn.conversions(module)[""]  # not all of it is undone
+    nn.utils.parametrize.remove_parametrizations(module, "scale")
+    clampgrad.nn.undo(module)
+    assert type(module) is nn.ReLU6 and not clampgrad.nn.conversions(module)
 
 
 def test_undo_restores_what_one_of_ours_was():

@@ -149,7 +149,9 @@ def describe_conversion(module: nn.Module) -> str | None:
 def undo(model: Model) -> Model:
     """Reverts every :func:`convert` and :func:`set_gradient` of a model, and returns the model.
 
-    What :func:`convert` has replaced in the process stays replaced.
+    What :func:`convert` has replaced in the process stays replaced. A module to which a library has
+    given a class since (``fully_shard``, ``parametrize``) keeps that one, with the gradient of
+    torch's module but at NaN; undo the library's change first.
     """
     check_model(model, "undo")
     for module in model.modules():
@@ -164,13 +166,15 @@ def restore(module: nn.Module) -> None:
     values.pop(OVERRIDE, None)
     if ORIGINAL_CLASS not in values:
         return
-    original, attributes = values.pop(ORIGINAL_CLASS)
+    original, attributes = values[ORIGINAL_CLASS]
     for name in ("gradient", "maximize"):
         values.pop(name, None)
     values.update(attributes)
     present = type(module)
-    if present in (original, OUR_CLASS.get(original)):
-        module.__class__ = original
-        bind_forward_again(module, present.forward)
-    # Else a library, such as fully_shard, has derived a class from ours since. The module keeps it,
-    # with torch's gradient.
+    if present not in (original, OUR_CLASS.get(original)):
+        # A library, such as fully_shard, has derived a class from ours since. The module keeps it,
+        # with torch's gradient but at NaN, until undo is called where the library has undone that.
+        return
+    del values[ORIGINAL_CLASS]
+    module.__class__ = original
+    bind_forward_again(module, present.forward)

@@ -32,6 +32,7 @@ COUNT, SIZE, SQUARE = range(3)
 SIGNS = [0, 1, 0]  # the sign in a response for each of the three
 
 PART_SIZE = 1 << 17  # elements that are summed at a time
+LARGEST = 1e150  # a larger gradient counts as this one, so that the sum of the squares is finite
 MOST_BOUNDS = 8  # pairs of bounds that a site remembers; a schedule may go through thousands
 
 
@@ -260,6 +261,8 @@ def _sum_gradients(positions: Tensor, g: Tensor) -> Tensor:
 def _sum_part(positions: Tensor, g: Tensor) -> Tensor:
     index = positions.to(torch.int16).mul_(3).add_(g < 0).add_(g == 0, alpha=2)
     size = g.abs().double()
+    if g.dtype == torch.float64:
+        size.clamp_(max=LARGEST)
     weights = (None, size, size.square())
     return torch.stack([_histogram(index, 768, w).double() for w in weights]).view(3, 256, 3)
 
