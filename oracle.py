@@ -44,6 +44,8 @@ def lookup(operator, bounds_are, convention, differentiated):
             if bounds_are == "tensors"
             else [row[bounds_are][convention]]
         )
+        # The package has the same rule (clampgrad/_contract/table.py, csrc/kernels/rules/). It is
+        # written again here on purpose: the oracle is an independent witness of conventions.yaml.
         shared = convention in TABLE["depends_on_differentiated"] and len(row["active"]) > 1
         if shared and not differentiated.issuperset(row["active"]):
             values = [0] * count

@@ -23,7 +23,8 @@ def factors(
     row: dict[str, Any], convention: str, numbers: bool, differentiated: Set[str]
 ) -> list[Any]:
     """Returns the factor of g for each argument, at the position of a row, under an exact
-    convention."""
+    convention. The rule about constants is explained in conventions.yaml, beside
+    `depends_on_differentiated`."""
     nothing = [0] * len(row["points"][0])
     if numbers:
         return [row["numbers"][convention], *nothing[1:]]
@@ -51,7 +52,7 @@ BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for nam
 def unknown_gradient_message(name: str, *also: str) -> str:
     """Returns the error for an unknown name: the known names, and the one that was perhaps meant.
 
-    The compiled functions call this, too (csrc/python/module.cpp); the operators say less. `also`
+    The compiled functions call this, too (csrc/python/functions.cpp); the operators say less. `also`
     lists what else the caller accepts.
     """
     from difflib import get_close_matches  # here: few programs misspell a name

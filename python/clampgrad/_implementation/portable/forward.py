@@ -108,8 +108,11 @@ def rounded(number: float, dtype: torch.dtype) -> float:
 
 
 def is_mutated_graph_input(x: Tensor) -> bool:
-    """Whether x is an input that the graph being captured mutates (csrc/ops/tensors.cpp, Note [An
-    input that a graph writes])."""
+    """Whether x is an input that the graph being captured mutates.
+
+    The compiled implementation has the same test: is_mutated_graph_input() in csrc/ops/tensors.cpp,
+    where Note [An input that a graph writes] explains it. Change both.
+    """
     if not KEEPS_WRITTEN_INPUTS or not is_functionalizing() or in_transform():
         return False
     if x.layout != torch.strided:
