@@ -52,8 +52,8 @@ BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for nam
 def unknown_gradient_message(name: str, *also: str) -> str:
     """Returns the error for an unknown name: the known names, and the one that was perhaps meant.
 
-    The compiled functions call this, too (csrc/python/functions.cpp); the operators say less. `also`
-    lists what else the caller accepts.
+    The compiled functions call this, too (csrc/python/functions.cpp); the operators say less.
+    `also` lists what else the caller accepts.
     """
     from difflib import get_close_matches  # here: few programs misspell a name
 
