@@ -12,9 +12,20 @@ PSEUDO: tuple[str, ...] = tuple(c for c in CONVENTIONS if c in TABLE["pseudo_gra
 EXACT: tuple[str, ...] = tuple(c for c in CONVENTIONS if c not in PSEUDO)
 # Under these, a clamp by a number and a Tensor takes the number as a constant Tensor.
 ONE_STEP: tuple[str, ...] = (*TABLE["one_step"], *PSEUDO)
-# The conventions whose gradient is 0 at a bound that is a number, like that of torch's relu.
-_TIES = [row["numbers"] for row in TABLE["operators"]["clamp"]["rows"] if len(row["active"]) > 1]
-STRICT: tuple[str, ...] = tuple(c for c in EXACT if all(tie[c] == 0 for tie in _TIES))
+# The conventions under which, between numbers, x has all of the gradient where it alone is the
+# result, as torch's relu has it, or where it is one of the results; and nothing elsewhere.
+_OF_NUMBERS = [
+    (row["active"], row["numbers"])
+    for operator in TABLE["operators"].values()
+    for row in operator["rows"]
+    if "numbers" in row
+]
+STRICT: tuple[str, ...] = tuple(
+    c for c in EXACT if all(factor[c] == (active == ["x"]) for active, factor in _OF_NUMBERS)
+)
+INCLUSIVE: tuple[str, ...] = tuple(
+    c for c in EXACT if all(factor[c] == ("x" in active) for active, factor in _OF_NUMBERS)
+)
 ALIASES: dict[str, str] = TABLE["aliases"]
 CANONICAL: dict[str, str] = {name: name for name in CONVENTIONS} | ALIASES
 

@@ -23,7 +23,7 @@ from clampgrad._torch.surroundings import (
 )
 from clampgrad._torch.torchs_functions import TORCHS
 
-PLAIN = (Tensor, torch.nn.Parameter)
+TENSOR_TYPES = (Tensor, torch.nn.Parameter)
 
 
 def call_torch(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
@@ -133,7 +133,7 @@ def copy_if_mutated(x: Tensor) -> Tensor:
 def check_in_place(x: Tensor, *others: Any) -> None:
     """Raises torch's error if x must not be overwritten by a result that depends on the others.
     torch would check an autograd function only after it has written."""
-    if type(x) not in PLAIN:
+    if type(x) not in TENSOR_TYPES:
         return
     none = x.dim() + 1
     # torch asks whether x may be written before it sees that there is no such dimension.
@@ -150,7 +150,7 @@ def check_in_place(x: Tensor, *others: Any) -> None:
 
 def without_version_counter(x: Tensor) -> Tensor:
     """Returns a tensor of the same memory, whose changes do not count as versions of x."""
-    return x.data if type(x) in PLAIN else x
+    return x.data if type(x) in TENSOR_TYPES else x
 
 
 def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
