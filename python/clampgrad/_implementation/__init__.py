@@ -28,13 +28,13 @@ from clampgrad._implementation.library import REINSTALL_ADVICE, NoLibrary, libra
 from clampgrad._implementation.stamp import minor
 from clampgrad._torch.compiler import skip_own_frames
 from clampgrad._torch.private_names import check
-from clampgrad._torch.torchs_functions import CLAMPS, EXTREMA
+from clampgrad._torch.torchs_functions import CLAMP_FUNCTIONS, EXTREMA
 
 if TYPE_CHECKING:
     from clampgrad._C import *  # noqa: F403
 
 FUNCTIONS = (
-    *CLAMPS,
+    *CLAMP_FUNCTIONS,
     *EXTREMA,
     *("Block", "pin_canonical_name", "pin_thread_block", "pin_set_thread_block"),
     *("pin_set_process", "pin_current", "pin_set_block_resolver", "pin_set_resolver_enabled"),

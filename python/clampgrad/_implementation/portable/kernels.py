@@ -40,7 +40,7 @@ from clampgrad._torch.dispatcher import (
     torch_kernel_keys,
 )
 from clampgrad._torch.surroundings import below_a_trace, guard_dynamic_floats, in_autodiff
-from clampgrad._torch.torchs_functions import CLAMPS, EXTREMA
+from clampgrad._torch.torchs_functions import CLAMP_FUNCTIONS, EXTREMA
 
 # ---- The node of a call -------------------------------------------------------------------------
 
@@ -219,7 +219,9 @@ def wrap_for_observer(name: str, kernel: Kernel) -> Kernel:
 
 # ---- Registration -------------------------------------------------------------------------------
 
-OVERLOADS = [clamp + overload for clamp in CLAMPS for overload in ("", ".Tensor")] + [*EXTREMA]
+OVERLOADS = [clamp + overload for clamp in CLAMP_FUNCTIONS for overload in ("", ".Tensor")] + [
+    *EXTREMA
+]
 LISTS = [
     f"_foreach_{name}{in_place}.{overload}"
     for name in ("clamp_min", "clamp_max", "maximum", "minimum")
