@@ -176,9 +176,7 @@ def make_extremum(name: str) -> Callable[..., Tensor]:
     return run
 
 
-RUN = {name: make_clamp(name) for name in CLAMP_FUNCTIONS} | {
-    name: make_extremum(name) for name in EXTREMA
-}
+RUN = {f: make_clamp(f) for f in CLAMP_FUNCTIONS} | {f: make_extremum(f) for f in EXTREMA}
 
 
 # ---- The operators, and the functions of _C.pyi --------------------------------------------------

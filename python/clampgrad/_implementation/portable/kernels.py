@@ -219,9 +219,7 @@ def wrap_for_observer(name: str, kernel: Kernel) -> Kernel:
 
 # ---- Registration -------------------------------------------------------------------------------
 
-OVERLOADS = [clamp + overload for clamp in CLAMP_FUNCTIONS for overload in ("", ".Tensor")] + [
-    *EXTREMA
-]
+OVERLOADS = [f + overload for f in CLAMP_FUNCTIONS for overload in ("", ".Tensor")] + [*EXTREMA]
 LISTS = [
     f"_foreach_{name}{in_place}.{overload}"
     for name in ("clamp_min", "clamp_max", "maximum", "minimum")
