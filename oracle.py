@@ -67,11 +67,11 @@ def factors(operator, bounds_are, convention, args, differentiated=None):
     names = TABLE["operators"][operator]["arguments"]
     if differentiated is None:
         differentiated = names if bounds_are == "tensors" else names[:1]
-    found = lookup(operator, bounds_are, convention, frozenset(differentiated))[
+    factor = lookup(operator, bounds_are, convention, frozenset(differentiated))[
         :, encode_position(*args)
     ]
-    assert not found.isnan().any(), f"{operator}: an element is in no row of conventions.yaml"
-    return found
+    assert not factor.isnan().any(), f"{operator}: an element is in no row of conventions.yaml"
+    return factor
 
 
 def scaled(g, factor):

@@ -80,7 +80,7 @@ def choose() -> tuple[str, str, ModuleType]:
     check("portable")
     import_module("clampgrad._implementation.portable.operators")
     portable_functions = import_module("clampgrad._implementation.portable")
-    # Of these, kernels are made.
+    # The kernels in Python consist of the functions of these packages.
     skip_own_frames("clampgrad._contract", "clampgrad._torch", __name__)
     return "portable", reason, portable_functions
 
@@ -92,11 +92,12 @@ torch.ops.clampgrad._registered_by = functions
 globals().update({f: getattr(functions, f) for f in FUNCTIONS})
 
 
-def clamp_nothing(*_: object) -> None:
-    """What the portable implementation has for `clamp_plain`: every call goes the long way."""
+def decline(*_: object) -> None:
+    """Stands in for `clamp_plain` in the portable implementation. Returns None, as `clamp_plain`
+    does for a call that it does not handle: activations.py then takes the general path."""
 
 
-globals().update(clamp_plain=getattr(functions, "clamp_plain", clamp_nothing))
+globals().update(clamp_plain=getattr(functions, "clamp_plain", decline))
 
 # The functions that people call, which the portable implementation hands to subclasses.
 PUBLIC: dict[str, Callable[..., Any]] = getattr(functions, "PUBLIC", {})

@@ -103,8 +103,8 @@ def rounded(number: float, dtype: torch.dtype) -> float:
         else torch.uint64
     )
     with exclude_outer_levels():
-        found = torch.tensor(number, dtype=kind, device="cpu").to(dtype).item()
-    return number if math.isinf(found) else found
+        result = torch.tensor(number, dtype=kind, device="cpu").to(dtype).item()
+    return number if math.isinf(result) else result
 
 
 def is_mutated_graph_input(x: Tensor) -> bool:
@@ -169,8 +169,8 @@ def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
 
 
 def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Like Tensor.to, which forgets that x is negated lazily where it runs below autograd and under
-    a dispatch mode: it ends in copy_, which forgets it of what it writes, too."""
+    """Casts x, also where Tensor.to would be wrong: below autograd and under a dispatch mode, it
+    ignores that x is negated lazily, as does copy_, in which it ends."""
     return x if x.dtype == dtype else torch.ops.aten._to_copy(x, dtype=dtype)
 
 
