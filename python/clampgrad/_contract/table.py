@@ -12,8 +12,8 @@ PSEUDO: tuple[str, ...] = tuple(c for c in CONVENTIONS if c in TABLE["pseudo_gra
 EXACT: tuple[str, ...] = tuple(c for c in CONVENTIONS if c not in PSEUDO)
 # Under these, a clamp by a number and a Tensor takes the number as a constant Tensor.
 ONE_STEP: tuple[str, ...] = (*TABLE["one_step"], *PSEUDO)
-# The conventions under which, between numbers, x has all of the gradient where it alone is the
-# result, as torch's relu has it, or where it is one of the results; and nothing elsewhere.
+# Between numbers, x has all of the gradient or nothing under these: all of it where x alone is the
+# result, as torch's relu has it (STRICT), or where x is one of the results (INCLUSIVE).
 _OF_NUMBERS = [
     (row["active"], row["numbers"])
     for operator in TABLE["operators"].values()
