@@ -11,8 +11,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
-from common import EXTREMA, RELEASED, eager, random_with_ties
-from oracle import CONVENTIONS, EXACT
+from common import RELEASED, eager, random_with_ties
+from oracle import CONVENTIONS, EXACT, EXTREMA
 
 
 def audited(f, *args, g=None):
@@ -76,8 +76,8 @@ def test_every_call_is_seen_and_counted(name):
     assert found.module == (type(f).__name__ if isinstance(f, nn.Module) else "")
 
 
-CLAMPS = ("clamp", "clamp_min", "clamp_max", "clampgrad.clamp")
-KINDS = [*product(CLAMPS, ("numbers", "tensors")), ("maximum", "tensors"), ("fmax", "tensors")]
+CLAMP_NAMES = ("clamp", "clamp_min", "clamp_max", "clampgrad.clamp")
+KINDS = [*product(CLAMP_NAMES, ("numbers", "tensors")), ("maximum", "tensors"), ("fmax", "tensors")]
 
 
 @pytest.mark.parametrize("name, kind", KINDS)

@@ -109,8 +109,8 @@ def format_skipped(function: str, reasons: Mapping[str, str]) -> str:
 
 @contextmanager
 def all_or_none(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """A block that leaves the modules as they were if it raises, also a KeyboardInterrupt or a
-    warning that is an error."""
+    """Restores the modules if the block raises, also a KeyboardInterrupt or a warning that is an
+    error."""
     before = [(module, type(module), changed_attributes(module)) for module in modules]
     try:
         yield

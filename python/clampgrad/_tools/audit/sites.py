@@ -51,7 +51,7 @@ def use_pin(name: str | None) -> Iterator[None]:
 
 
 class SiteKey(NamedTuple):
-    """Calls that differ in one of these have a site each."""
+    """Identifies a site: calls that differ in one of these belong to different sites."""
 
     caller: Caller
     function: str
@@ -80,7 +80,7 @@ class Variant:
 
     @cached_property
     def current_response(self) -> GradientResponse | None:
-        """The gradients that the call returns, or None if it records none."""
+        """Returns the gradients that the call returns, or None if it records none."""
         if not self.records_gradient:
             return None
         call = self.call
