@@ -19,9 +19,12 @@ PSEUDO = tuple(name for name in TABLE["pseudo_gradients"]["rows"][0] if name in 
 EXACT = tuple(name for name in CONVENTIONS if name not in PSEUDO)
 # A clamp by a number and a Tensor is one bound after the other in these.
 TWO_STEP = tuple(name for name in EXACT if name not in TABLE["one_step"])
+# The operators that clamp, which have pseudo-gradients, and those of two Tensors, which are alike.
+CLAMPS = tuple(TABLE["pseudo_gradients"]["operators"])
+EXTREMA = tuple(name for name in TABLE["operators"] if name not in CLAMPS)
 
 
-def encode_comparisons(*args):
+def encode_position(*args):
     """One integer per element: which arguments are NaN, and how each pair of them compares."""
     code = torch.zeros(torch.broadcast_shapes(*(a.shape for a in args)), dtype=torch.int64)
     for a in args:
@@ -44,12 +47,14 @@ def lookup(operator, bounds_are, convention, differentiated):
             if bounds_are == "tensors"
             else [row[bounds_are][convention]]
         )
+        # The package has the same rule (clampgrad/_contract/table.py, csrc/kernels/rules/). It is
+        # written again here on purpose: the oracle is an independent witness of conventions.yaml.
         shared = convention in TABLE["depends_on_differentiated"] and len(row["active"]) > 1
         if shared and not differentiated.issuperset(row["active"]):
             values = [0] * count
         values = torch.tensor([float(Fraction(v)) for v in values], dtype=torch.float64)
         for point in row["points"]:
-            table[:, encode_comparisons(*torch.tensor(point, dtype=torch.float64))] = values
+            table[:, encode_position(*torch.tensor(point, dtype=torch.float64))] = values
     return table
 
 
@@ -62,11 +67,11 @@ def factors(operator, bounds_are, convention, args, differentiated=None):
     names = TABLE["operators"][operator]["arguments"]
     if differentiated is None:
         differentiated = names if bounds_are == "tensors" else names[:1]
-    found = lookup(operator, bounds_are, convention, frozenset(differentiated))[
-        :, encode_comparisons(*args)
+    factor = lookup(operator, bounds_are, convention, frozenset(differentiated))[
+        :, encode_position(*args)
     ]
-    assert not found.isnan().any(), f"{operator}: an element is in no row of conventions.yaml"
-    return found
+    assert not factor.isnan().any(), f"{operator}: an element is in no row of conventions.yaml"
+    return factor
 
 
 def scaled(g, factor):

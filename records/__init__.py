@@ -30,8 +30,9 @@ def read(name):
 def write(name, rows, digits=4, **header):
     """Writes a record, which names the commit that it is of; `commit=None` if each row does.
     Times have four digits: their quartiles are further apart than that."""
-    header = {"commit": commit(), **header}
-    if header["commit"] is None:
+    if "commit" not in header:
+        header = {"commit": commit(), **header}
+    elif header["commit"] is None:
         del header["commit"]
     text = "".join(line(case, digits) + "\n" for case in (header, *rows))
     to = path(name)
@@ -128,11 +129,14 @@ def here(device="cpu"):
 
 
 def commit():
-    """Returns the commit of this source tree, with "-dirty" where that lacks something of it."""
+    """Returns the commit of this source tree, with "-dirty" if there are changes or new files."""
 
     def git(*words):
         command = ["git", *words]
-        return subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True).stdout
+        try:
+            return subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True).stdout
+        except FileNotFoundError:  # a measurement is not lost for want of git
+            return ""
 
     head = git("describe", "--always", "--exclude", "*").strip()
     return head + "-dirty" * bool(git("status", "--porcelain", "--", ".", *PAGES))

@@ -31,9 +31,6 @@ OF_NO_CONVENTION = RELEASE == (2, 14)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INDUCTOR = pytest.mark.of_kernels("Inductor compiles for no mock device")
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-# The operators of the contract: those that clamp, and those of two Tensors, which are alike.
-CLAMPS = tuple(name for name in TABLE["operators"] if name.startswith("clamp"))
-EXTREMA = tuple(name for name in TABLE["operators"] if name not in CLAMPS)
 BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
 
 # Every kind of call, of three Tensors of one shape.

@@ -17,10 +17,12 @@ using at::Tensor;
 
 namespace {
 
-// Puts the inputs into `memory` and runs. They have the shape of the result, which lies in this
-// order. The kernel is that of the device: base/path.cpp takes tensors of other devices elsewhere.
+// Puts the inputs into `memory` and runs the kernel on them. They have the shape of the result,
+// which lies in this order. The kernel is that of the device: base/path.cpp takes tensors of other
+// devices elsewhere.
 template <typename Call>
-void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers<Call>& memory) {
+void run_kernel(
+    const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers<Call>& memory) {
   const auto device = in[0].device();
   const auto dtype = in[0].scalar_type();
 #if defined(CLAMPGRAD_WITH_CUDA)
@@ -74,12 +76,12 @@ Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
   const c10::SymInt bytes = bit_buffer_bytes(bits_per_element(call.gradient, Call::kIn), n);
   auto bits = empty_in_dim_order(bytes, {}, y.options().dtype(at::kByte));
   Buffers<Call> memory = {};
-  // Get the pointer before run() reads the inputs: this call copies a copy-on-write y, and in place
-  // y is an input.
+  // Get the pointer before run_kernel() reads the inputs: this call copies a copy-on-write y, and
+  // in place y is an input.
   memory.out[0] = y.mutable_data_ptr();
   memory.bits = static_cast<uint64_t*>(bits.mutable_data_ptr());
   memory.n = n;
-  run(call, in, dim_order_of(y), memory);
+  run_kernel(call, in, dim_order_of(y), memory);
   return bits;
 }
 
@@ -126,7 +128,7 @@ std::array<Tensor, n> fused_backward(
       memory.out[i] = to[i].mutable_data_ptr();
     }
   }
-  run(saved.call, grad, saved.dim_order, memory);
+  run_kernel(saved.call, grad, saved.dim_order, memory);
   return to;
 }
 

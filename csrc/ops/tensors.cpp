@@ -190,6 +190,9 @@ void check_no_overlap(const Tensor& self, const Tensor& other) {
 // too, where it might have got the original. An input that does not require grad has no history.
 // Jagged tensors know no flip, and DTensor knows none before 2.13. flip leaves a tensor without
 // dimensions to clone.
+//
+// The portable implementation has the same test, in Python: is_mutated_graph_input() in
+// python/clampgrad/_implementation/portable/forward.py. Change both.
 
 bool is_mutated_graph_input(const Tensor& self) {
   constexpr bool is_needed =

@@ -1,4 +1,4 @@
-# What csrc/python/module.cpp defines. Those of Tensors have the parameters of clampgrad.functional.
+# What csrc/python defines. Functions of Tensors have the parameters of clampgrad.functional.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 

@@ -113,13 +113,13 @@ def relu6(
 
 
 def check_flag(inplace: object) -> None:
-    """Clamps take a convention as a keyword only, and here its place is that of `inplace`."""
+    """Refuses a convention in the place of `inplace`: clamps take it as a keyword only."""
     if isinstance(inplace, str):
         raise TypeError(f"inplace is True or False; name a convention as gradient={inplace!r}")
 
 
 def _number(bound: object) -> float:
-    """torch reads a Tensor without dimensions as a number, too."""
+    """Returns a bound as a number; torch accepts a Tensor without dimensions as one, too."""
     if isinstance(bound, Tensor):
         if bound.dim() or bound.requires_grad:
             raise TypeError(

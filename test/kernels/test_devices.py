@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 import clampgrad
 from common import assert_same, random_with_ties, result_or_error
-from matrix.reference import ARGUMENTS, CLAMPS
-from oracle import EXACT
+from matrix.reference import ARGUMENTS
+from oracle import CLAMPS, EXACT
 
 OTHER = torch.get_default_device().type
 if OTHER == "cpu":

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import BOUNDS, CLAMPS, DTYPES, assert_same, eager, random_with_ties
-from oracle import CONVENTIONS, gradient_of_x
+from common import BOUNDS, DTYPES, assert_same, eager, random_with_ties
+from oracle import CLAMPS, CONVENTIONS, gradient_of_x
 
 pytestmark = pytest.mark.compiled(
     "it looks at kernels and nodes that the portable implementation does not have"

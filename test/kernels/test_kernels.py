@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import CLAMPS, DTYPES, assert_same, eager, library, run, seeded, slow_after, vjp
-from oracle import EXACT, PSEUDO, TABLE
+from common import DTYPES, assert_same, eager, library, run, seeded, slow_after, vjp
+from oracle import CLAMPS, EXACT, PSEUDO, TABLE
 
 pytestmark = pytest.mark.compiled(
     "it looks at kernels and nodes that the portable implementation does not have"

@@ -8,17 +8,8 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
 import clampgrad
-from common import (
-    BOUNDS,
-    CLAMPS,
-    EXTREMA,
-    RELEASE,
-    assert_same,
-    eager,
-    random_with_ties,
-    result_or_error,
-)
-from oracle import CONVENTIONS, EXACT, gradient_of_x
+from common import BOUNDS, RELEASE, assert_same, eager, random_with_ties, result_or_error
+from oracle import CLAMPS, CONVENTIONS, EXACT, EXTREMA, gradient_of_x
 
 LENGTHS = (3, 1, 7)
 

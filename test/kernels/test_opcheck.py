@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import clampgrad  # noqa: F401, it registers the operators
-from common import EXTREMA
-from oracle import CONVENTIONS
+from oracle import CONVENTIONS, EXTREMA
 
 pytestmark = [
     pytest.mark.compiled(

@@ -17,14 +17,15 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
 import records
-from common import EXTREMA, Dispatched
+from common import Dispatched
+from oracle import EXTREMA
 
 RECORD = "operator-counts"
 MAXIMIZED = [f"{name}, maximize" for name in ("with_grad", "restoring")]
 CONVENTIONS = [*clampgrad.CONVENTIONS, *MAXIMIZED]
 
 # name: the function, how many Tensors it takes, which of them are differentiated.
-CLAMPS = {
+CLAMP_CALLS = {
     "clamp(x, 0, 1)": (partial(clampgrad.clamp, min=0, max=1), 1, "x"),
     "clamp(x, 1, 1)": (partial(clampgrad.clamp, min=1, max=1), 1, "x"),
     "clamp_min(x, 0)": (partial(clampgrad.clamp_min, min=0), 1, "x"),
@@ -37,7 +38,7 @@ CLAMPS = {
     "clamp(x, y, z) of x, y": (clampgrad.clamp, 3, "xy"),
     "clamp(x, y, z) of y, z": (clampgrad.clamp, 3, "yz"),
 }
-OF_TWO_TENSORS = {f"{name}(x, y)": (getattr(clampgrad, name), 2, "xy") for name in EXTREMA}
+EXTREMUM_CALLS = {f"{name}(x, y)": (getattr(clampgrad, name), 2, "xy") for name in EXTREMA}
 
 
 # From 2.15 on, a trace has an alias for detach().
@@ -111,7 +112,7 @@ def cases():
     for convention in CONVENTIONS:
         name, *maximize = convention.split(", ")
         keywords = {"gradient": name} | ({"maximize": True} if maximize else {})
-        calls = CLAMPS | (OF_TWO_TENSORS if name in clampgrad.EXACT else {})
+        calls = CLAMP_CALLS | (EXTREMUM_CALLS if name in clampgrad.EXACT else {})
         for call in calls:
             yield convention, call, calls[call], keywords
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from matrix.cells import LAYOUTS, Arg, Cell, inf, nan
 from matrix.inputs import grown
-from matrix.reference import ARGUMENTS, CLAMPS, GRADIENTS, PSEUDO
+from matrix.reference import ARGUMENTS, GRADIENTS, PSEUDO
 from matrix.run import CONTEXTS, FORMS, applies, waived
+from oracle import CLAMPS
 
 # Ties come after the conversion to the result's dtype: 0.1 is another number in each.
 VALUES = [0.0, 1.0, 2.0, -1.0, 0.1, 0.5, -0.0, inf, -inf, nan, 3.0, 1e-7, 65504.0]

@@ -9,7 +9,6 @@ import torch
 from oracle import CONVENTIONS, PSEUDO, TABLE, TWO_STEP, factors, pseudo_gradient, selection
 
 ARGUMENTS = {name: tuple(o["arguments"]) for name, o in TABLE["operators"].items()}
-CLAMPS = tuple(TABLE["pseudo_gradients"]["operators"])
 # Every gradient that can be asked for: the name and `maximize`.
 GRADIENTS = tuple((c, False) for c in CONVENTIONS) + tuple(
     (c, True) for c in PSEUDO if f"{c}, maximize" in TABLE["pseudo_gradients"]["rows"][0]

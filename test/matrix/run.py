@@ -10,8 +10,9 @@ from matrix.cells import Cell, expected
 from matrix.contexts import CONTEXTS
 from matrix.forms import FORMS
 from matrix.inputs import inputs, layouts
-from matrix.reference import ARGUMENTS, CLAMPS, GRADIENTS, PSEUDO
+from matrix.reference import ARGUMENTS, GRADIENTS, PSEUDO
 from matrix.waivers import refused, waived
+from oracle import CLAMPS
 
 
 def applies(cell):

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import BOUNDS, CLAMPS, EXTREMA, assert_same, result_or_error
-from oracle import CONVENTIONS, PSEUDO
+from common import BOUNDS, assert_same, result_or_error
+from oracle import CLAMPS, CONVENTIONS, EXTREMA, PSEUDO
 
 
 def overlapping(t):

@@ -17,7 +17,6 @@ import clampgrad
 from clampgrad import _implementation
 from clampgrad._pin import state
 from common import (
-    EXTREMA,
     HALF_SLOPES,
     SLOPE,
     STOCK_SLOPES,
@@ -30,7 +29,7 @@ from common import (
 )
 from matrix.inputs import inputs
 from matrix.run import Cell, check_all
-from oracle import CONVENTIONS, PSEUDO, gradient_of_x
+from oracle import CONVENTIONS, EXTREMA, PSEUDO, gradient_of_x
 
 INCLUSIVE = [1, 0]
 

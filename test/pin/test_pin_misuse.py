@@ -5,6 +5,7 @@ import gc
 import re
 import threading
 import warnings
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -169,6 +170,14 @@ def test_a_block_inside_a_block_of_the_same_object():
     with kept, kept:
         with kept:
             set_pin("straight_through")
+        assert pin.current() == "half"
+    assert pin.current() is None
+
+
+def test_a_block_that_is_left_and_was_not_entered():
+    """A call pins already, and an ExitStack that is given it ends that."""
+    with ExitStack() as stack:
+        stack.push(set_pin("half"))
         assert pin.current() == "half"
     assert pin.current() is None
 

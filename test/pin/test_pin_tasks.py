@@ -453,8 +453,8 @@ async def test_threads_started_from_a_task():
         return before, inside, slope()
 
     with half:
-        found = await asyncio.to_thread(in_the_thread)
-        assert found == (STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, STOCK_SLOPES)
+        slopes = await asyncio.to_thread(in_the_thread)
+        assert slopes == (STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, STOCK_SLOPES)
         assert slope() == HALF_SLOPES
 
 

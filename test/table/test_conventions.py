@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from common import DTYPES, OF_NO_CONVENTION, RELEASED, eager, random_with_ties
-from oracle import EXACT, PSEUDO, TABLE, encode_comparisons, factors, gradient_of_x, scaled
+from oracle import EXACT, PSEUDO, TABLE, encode_position, factors, gradient_of_x, scaled
 
 OPERATORS = TABLE["operators"]
 ROWS = [
@@ -30,14 +30,11 @@ def test_what_says_more_of_a_convention_names_exact_ones():
 def test_every_way_to_compare_has_exactly_one_row(operator):
     count = len(OPERATORS[operator]["arguments"])
     every_way = {
-        int(encode_comparisons(*torch.tensor(values)))
+        int(encode_position(*torch.tensor(values)))
         for values in product([0.0, 1.0, 2.0, torch.nan], repeat=count)
     }
     rows = [
-        {
-            int(encode_comparisons(*torch.tensor(point, dtype=torch.float64)))
-            for point in row["points"]
-        }
+        {int(encode_position(*torch.tensor(point, dtype=torch.float64))) for point in row["points"]}
         for row in OPERATORS[operator]["rows"]
     ]
     assert set().union(*rows) == every_way

@@ -15,9 +15,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 import clampgrad
 from clampgrad._contract.messages import MESSAGES
 from clampgrad._contract.table import ALIASES, unknown_gradient_message
-from common import CLAMPS, DTYPES, EXTREMA, assert_same, result_or_error, sample_if_portable
+from common import DTYPES, assert_same, result_or_error, sample_if_portable
 from matrix.reference import forward
-from oracle import CONVENTIONS
+from oracle import CLAMPS, CONVENTIONS, EXTREMA
 
 BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
 NAMES = [name + suffix for name in (*CLAMPS, "clip") for suffix in ("", "_")]

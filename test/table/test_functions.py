@@ -12,8 +12,8 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
-from common import EXTREMA, RELEASE, python, sample_if_portable
-from oracle import TABLE
+from common import RELEASE, python, sample_if_portable
+from oracle import EXTREMA, TABLE
 
 OF_CLAMP = "gradient='min_norm', maximize=False"
 SIGNATURES = {

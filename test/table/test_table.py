@@ -14,7 +14,7 @@ import clampgrad
 from common import sample_if_portable
 from matrix.reference import ARGUMENTS, GRADIENTS
 from matrix.run import FORMS, calls, check_all
-from oracle import EXACT, PSEUDO, TABLE, encode_comparisons
+from oracle import EXACT, PSEUDO, TABLE, encode_position
 
 OURS = [name for name, form in FORMS.items() if not (form.pin or form.module or form.writes)]
 # Each kind once, in both orders; the rest of them, which take as long, are thorough.
@@ -34,7 +34,7 @@ def comparisons(operator, kind):
         if name == operator and call.numbers == (kind == "numbers") and not call.mixed:
             args = call.fill(call.tensors)
             args = [torch.as_tensor(args[i], dtype=torch.float64) for i in given]
-            found |= {*encode_comparisons(*args).flatten().tolist()}
+            found |= {*encode_position(*args).flatten().tolist()}
     return found
 
 
@@ -43,9 +43,7 @@ def test_every_row_is_among_the_calls(operator):
     for kind, row in product(("numbers", "tensors"), TABLE["operators"][operator]["rows"]):
         if kind in row:
             points = [torch.tensor(point, dtype=torch.float64) for point in row["points"]]
-            assert {int(encode_comparisons(*point)) for point in points} <= comparisons(
-                operator, kind
-            )
+            assert {int(encode_position(*point)) for point in points} <= comparisons(operator, kind)
 
 
 @pytest.mark.parametrize(

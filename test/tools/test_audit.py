@@ -11,8 +11,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
-from common import EXTREMA, eager, random_with_ties
-from oracle import CONVENTIONS, EXACT
+from common import RELEASED, eager, random_with_ties
+from oracle import CONVENTIONS, EXACT, EXTREMA
 
 
 def audited(f, *args, g=None):
@@ -76,8 +76,8 @@ def test_every_call_is_seen_and_counted(name):
     assert found.module == (type(f).__name__ if isinstance(f, nn.Module) else "")
 
 
-CLAMPS = ("clamp", "clamp_min", "clamp_max", "clampgrad.clamp")
-KINDS = [*product(CLAMPS, ("numbers", "tensors")), ("maximum", "tensors"), ("fmax", "tensors")]
+CLAMP_NAMES = ("clamp", "clamp_min", "clamp_max", "clampgrad.clamp")
+KINDS = [*product(CLAMP_NAMES, ("numbers", "tensors")), ("maximum", "tensors"), ("fmax", "tensors")]
 
 
 @pytest.mark.parametrize("name, kind", KINDS)
@@ -116,6 +116,49 @@ def test_an_input_without_dimensions_is_compared_in_the_dtype_of_the_result():
         assert (finding.at_bound, finding.beyond) == (4, 0)
     (finding,) = audited(lambda x: torch.maximum(x.double(), narrow.float()), x)
     assert (finding.at_bound, finding.beyond) == ((narrow.float() == x).sum(), 4)
+
+
+@pytest.mark.parametrize("default", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "lo, hi", [(0.1, 0.3), (1e-12, 1 - 1e-12), (0.1, 2**24 + 1), (0.1, 2.0**24 + 1), (0.1, 1e37)]
+)
+def test_a_number_is_rounded_to_the_dtype_of_the_result_alone(lo, hi, dtype, default):
+    """The default dtype has no part in it: 0.1 of float64 is not that of float32."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        x = torch.tensor([lo - 1, lo, 0.2, hi, hi * 2], dtype=torch.float64, device="cpu")
+        x = x.to(dtype).to(torch.get_default_device()).requires_grad_()
+        (found,) = audited(lambda x: torch.clamp(x, lo, hi), x)
+    finally:
+        torch.set_default_dtype(before)
+    assert (found.at_bound, found.beyond) == (2, 2)
+
+
+@pytest.mark.parametrize("differentiated", [1, 3])
+def test_one_bound_that_is_nan(differentiated):
+    """Every element counts, wherever it is beside the other bound."""
+    lows, highs = (0.0, torch.nan), (6.0, torch.nan)
+    args = [leaf(*values) for values in zip(*product(X, lows, highs))]
+    args, fixed = args[:differentiated], [a.detach() for a in args[differentiated:]]
+
+    def gradient(f):
+        return torch.cat(eager(lambda *args: f(*args, *fixed), args, torch.ones(24)))
+
+    (found,) = audited(lambda *args: torch.clamp(*args, *fixed), *args)
+    assert (found.elements, found.nan) == (24, 19)
+    was = gradient(torch.clamp)
+    for convention in EXACT:
+        distance = (gradient(partial(clampgrad.clamp, gradient=convention)) - was).norm()
+        assert found.moved[convention] == pytest.approx((distance / was.norm()).item(), abs=1e-6)
+
+
+def test_gradients_whose_squares_are_infinite():
+    x = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    (found,) = audited(lambda x: torch.clamp(x, 0.0, 1.0) * 1e160, x)
+    assert found.moved["joint" if RELEASED == "inclusive" else "inclusive"] in (1, None)
+    assert found.moved[RELEASED] == 0
 
 
 def test_sites_steps_and_dead_elements():

@@ -260,6 +260,23 @@ def test_threads_that_outlive_the_main_module_are_waited_for(script, end, code):
     assert sorted((s["line"], s["calls"]) for s in sites()) == [(4, 1), (11, 2)]
 
 
+FORKS = """
+import os
+if pid := os.fork():
+    os.waitpid(pid, 0)
+else:
+    torch.zeros(1, requires_grad=True).clamp(0, 1).sum().backward()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_process_that_the_program_forks_reports_nothing(script):
+    """It ends like the program, and would overwrite the report."""
+    command = [sys.executable, "-m", "clampgrad", "audit", "--json", "a.json"]
+    assert run(*command, script(FORKS)).stderr.count("Between 2.11") == 1
+    assert [s["line"] for s in sites()] == [4]
+
+
 def test_a_thread_leaves_the_audit_before_it_ends(monkeypatch):
     """What torch still keeps of a thread when Python has let go of it is released later, which
     aborts a program that ends at that moment."""

@@ -10,8 +10,8 @@ import torch
 import torch.autograd.forward_ad as fwad
 
 import clampgrad
-from common import CLAMPS, DTYPES, INTEGERS, assert_same, random_with_ties, sample_if_portable
-from oracle import CONVENTIONS
+from common import DTYPES, INTEGERS, assert_same, random_with_ties, sample_if_portable
+from oracle import CLAMPS, CONVENTIONS
 
 NAN = torch.nan
 BOUNDS = {

@@ -8,8 +8,8 @@ import torch
 from torch.func import grad, jacrev, jvp, vmap
 
 import clampgrad
-from common import DTYPES, EXTREMA, assert_same, sample_if_portable, seeded
-from oracle import CONVENTIONS
+from common import DTYPES, assert_same, sample_if_portable, seeded
+from oracle import CONVENTIONS, EXTREMA
 
 IN_DIMS = [(0, None, None), (None, 0, None), (None, None, 1), (1, 0, None), (0, 1, 0)]
 

@@ -8,8 +8,8 @@ import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
 import clampgrad
-from common import BOUNDS, CLAMPS, Dispatched, assert_same, random_with_ties
-from oracle import CONVENTIONS, gradient_of_x
+from common import BOUNDS, Dispatched, assert_same, random_with_ties
+from oracle import CLAMPS, CONVENTIONS, gradient_of_x
 
 # ---- __torch_function__ --------------------------------------------------------------------------
 

@@ -94,34 +94,34 @@ CLAMPGRAD_HOST_DEVICE uint64_t to_bits(const uint8x16_t (&masks)[count]) {
 // Collects the masks of the 64 elements of a word, vector after vector, and packs them.
 template <typename M>
 struct WordPacker {
-  static constexpr int kLanes = sizeof(M) / sizeof(lane_of(M()));
-  M masks[kElementsPerWord / kLanes];
+  static constexpr int kVectorLanes = sizeof(M) / sizeof(lane_of(M()));
+  M masks[kElementsPerWord / kVectorLanes];
 
   CLAMPGRAD_HOST_DEVICE void set(int element, M mask) {
-    masks[element / kLanes] = mask;
+    masks[element / kVectorLanes] = mask;
   }
 
   CLAMPGRAD_HOST_DEVICE uint64_t bits() const {
 #if defined(__AARCH64EL__)
-    uint8x16_t bytes[kElementsPerWord / kLanes];
+    uint8x16_t bytes[kElementsPerWord / kVectorLanes];
     std::memcpy(bytes, masks, sizeof(bytes));
-    return to_bits<16 / kLanes>(bytes);
+    return to_bits<16 / kVectorLanes>(bytes);
 #else
     uint64_t word = 0;
 #if CLAMPGRAD_VECTOR_BYTES == 32
-    if constexpr (kLanes == 16) { // two vectors at once
-      for (int i = 0; i < kElementsPerWord / kLanes; i += 2) {
+    if constexpr (kVectorLanes == 16) { // two vectors at once
+      for (int i = 0; i < kElementsPerWord / kVectorLanes; i += 2) {
         const auto bytes = _mm256_packs_epi16(
             reinterpret_cast<__m256i>(masks[i]), reinterpret_cast<__m256i>(masks[i + 1]));
-        word |= uint64_t{static_cast<uint32_t>(_mm256_movemask_epi8(bytes))} << i * kLanes;
+        word |= uint64_t{static_cast<uint32_t>(_mm256_movemask_epi8(bytes))} << i * kVectorLanes;
       }
       // The instruction takes halves of the two in turn; swapping bits costs less than halves.
       word ^= ((word ^ word >> 8) & 0x0000ff000000ff00) * 0x101;
     } else
 #endif
     {
-      for (int i = 0; i < kElementsPerWord / kLanes; ++i) {
-        word |= to_bits(masks[i]) << i * kLanes;
+      for (int i = 0; i < kElementsPerWord / kVectorLanes; ++i) {
+        word |= to_bits(masks[i]) << i * kVectorLanes;
       }
     }
     return word;

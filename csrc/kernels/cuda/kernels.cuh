@@ -74,8 +74,8 @@ __device__ __forceinline__ void run_row(
     for_each_unrolled<Op::kBits>(
         [&](int b) { bits[b] = R::expand_bits(tile.scatter_bits(words[b], row)); });
   }
-  for_each_unrolled<Row<T>::kVector / R::kLanes>([&](int v) {
-    const int i = v * R::kLanes;
+  for_each_unrolled<Row<T>::kVector / R::kPackedValues>([&](int v) {
+    const int i = v * R::kPackedValues;
     V from[Call::kIn], to[Call::kOut];
     typename R::Mask masks[kMasks<Op>];
     for_each_unrolled<Call::kIn>(
@@ -133,7 +133,7 @@ __device__ __forceinline__ void run_elements(
   using Call = typename Op::Call;
   using R = Register<Op>;
   constexpr int kBatch = 4; // loads in flight
-  const int lane = threadIdx.x % kLanes;
+  const int lane = threadIdx.x % kWarpSize;
   const int64_t word = first / 32 + lane;
   const bool has_word = word < 2 * word_count(end);
   RecordedWords<Op> saved_words = {};
@@ -147,36 +147,36 @@ __device__ __forceinline__ void run_elements(
       for_each_unrolled<Call::kIn>(
           [&](int k) { in[j][k] = i < end ? s.in[k][inputs.offset(k, i)] : T(0); });
     });
-    for_each_unrolled<kBatch / R::kLanes>([&](int v) {
-      const int first_j = v * R::kLanes;
+    for_each_unrolled<kBatch / R::kPackedValues>([&](int v) {
+      const int first_j = v * R::kPackedValues;
       typename R::V from[Call::kIn], to[Call::kOut];
       typename R::Mask masks[kMasks<Op>];
       for_each_unrolled<Call::kIn>([&](int k) {
-        T lanes[R::kLanes];
-        for_each_unrolled<R::kLanes>([&](int l) { lanes[l] = in[first_j + l][k]; });
-        from[k] = R::join_lanes(lanes);
+        T values[R::kPackedValues];
+        for_each_unrolled<R::kPackedValues>([&](int p) { values[p] = in[first_j + p][k]; });
+        from[k] = R::pack(values);
       });
       if constexpr (!is_forward<Call>) {
         for_each_unrolled<Op::kBits>([&](int b) {
-          bool lanes[R::kLanes];
-          for_each_unrolled<R::kLanes>([&](int l) {
-            lanes[l] = (__shfl_sync(~0u, saved_words[b], w + first_j + l) >> lane & 1u) != 0;
+          bool recorded[R::kPackedValues];
+          for_each_unrolled<R::kPackedValues>([&](int p) {
+            recorded[p] = (__shfl_sync(~0u, saved_words[b], w + first_j + p) >> lane & 1u) != 0;
           });
-          masks[b] = R::mask(lanes);
+          masks[b] = R::mask(recorded);
         });
       }
       op(from, masks, to);
-      for_each_unrolled<R::kLanes>([&](int l) {
-        const int j = first_j + l;
+      for_each_unrolled<R::kPackedValues>([&](int p) {
+        const int j = first_j + p;
         const int64_t i = begin + 32 * j;
         for_each_unrolled<Call::kOut>([&](int k) {
           if (i < end && (Call::kOut == 1 || s.out[k])) {
-            s.out[k][i] = R::lane(to[k], l);
+            s.out[k][i] = R::unpack(to[k], p);
           }
         });
         if constexpr (is_forward<Call>) {
           for_each_unrolled<kMasks<Op>>([&](int m) {
-            const uint32_t all = __ballot_sync(~0u, R::bit(masks[m], l));
+            const uint32_t all = __ballot_sync(~0u, R::bit(masks[m], p));
             saved_words[m] = lane == w + j ? all : saved_words[m];
           });
         }
@@ -204,12 +204,12 @@ template <typename T, typename Op, typename Inputs>
 __global__ void __launch_bounds__(kThreads) op_kernel(
     Op op_argument, Buffers<typename Op::Call, T> s, Inputs inputs, bool aligned, int rows) {
   const auto& op = Register<Op>::of(op_argument);
-  int warp = threadIdx.x / kLanes;
+  int warp = threadIdx.x / kWarpSize;
   if constexpr (is_forward<typename Op::Call>) {
     warp = __shfl_sync(~0u, warp, 0);
   }
   const int64_t tile = rows * Row<T>::kElements;
-  const int64_t first = (int64_t{blockIdx.x} * (kThreads / kLanes) + warp) * tile;
+  const int64_t first = (int64_t{blockIdx.x} * (kThreads / kWarpSize) + warp) * tile;
   const int64_t end = first + tile;
   if (first >= s.n) {
     return;

@@ -8,16 +8,16 @@ template <typename T>
 struct SingleRegister {
   using V = Lane<T>;
   using Mask = bool;
-  static constexpr int kLanes = 1;
+  static constexpr int kPackedValues = 1; // in a V
 
-  static CLAMPGRAD_HOST_DEVICE V join_lanes(const V (&lanes)[1]) {
-    return lanes[0];
+  static CLAMPGRAD_HOST_DEVICE V pack(const V (&values)[1]) {
+    return values[0];
   }
-  static CLAMPGRAD_HOST_DEVICE V lane(V x, int) {
+  static CLAMPGRAD_HOST_DEVICE V unpack(V x, int) {
     return x;
   }
-  static CLAMPGRAD_HOST_DEVICE bool mask(const bool (&lanes)[1]) {
-    return lanes[0];
+  static CLAMPGRAD_HOST_DEVICE bool mask(const bool (&recorded)[1]) {
+    return recorded[0];
   }
   static CLAMPGRAD_HOST_DEVICE bool bit(bool recorded, int) {
     return recorded;
@@ -53,16 +53,16 @@ template <typename T>
 struct PairRegister {
   using V = Pair<T>;
   using Mask = WordMask;
-  static constexpr int kLanes = 2;
+  static constexpr int kPackedValues = 2; // in a V
 
-  static CLAMPGRAD_HOST_DEVICE V join_lanes(const uint16_t (&lanes)[2]) {
-    return V::of(lanes[0], lanes[1]);
+  static CLAMPGRAD_HOST_DEVICE V pack(const uint16_t (&values)[2]) {
+    return V::of(values[0], values[1]);
   }
-  static CLAMPGRAD_HOST_DEVICE uint16_t lane(V x, int i) {
+  static CLAMPGRAD_HOST_DEVICE uint16_t unpack(V x, int i) {
     return static_cast<uint16_t>(x.bits >> 16 * i);
   }
-  static CLAMPGRAD_HOST_DEVICE WordMask mask(const bool (&lanes)[2]) {
-    return WordMask((lanes[0] ? 0xffffu : 0) | (lanes[1] ? 0xffff0000u : 0));
+  static CLAMPGRAD_HOST_DEVICE WordMask mask(const bool (&recorded)[2]) {
+    return WordMask((recorded[0] ? 0xffffu : 0) | (recorded[1] ? 0xffff0000u : 0));
   }
   static CLAMPGRAD_HOST_DEVICE bool bit(WordMask recorded, int i) {
     return (recorded.bits >> 16 * i & 1u) != 0;

@@ -46,28 +46,28 @@ void run(
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
     using T = Lane<scalar_t>;
     using E = device::CudaElement<scalar_t>;
-    constexpr int64_t elements = int64_t{kThreads / kLanes} * Row<T>::kElements; // of a block's row
+    constexpr int64_t block_row = int64_t{kThreads / kWarpSize} * Row<T>::kElements; // elements
     const auto s = cast_buffers<T>(memory);
     const bool aligned = is_aligned(s, layouts);
-    const auto run = [&](auto op, auto inputs) {
-      const int rows = rows_for(device, s.n, elements, kRows);
+    const auto launch_op = [&](auto op, auto inputs) {
+      const int rows = rows_for(device, s.n, block_row, kRows);
       const auto kernel = op_kernel<T, decltype(op), decltype(inputs)>;
-      launch(device, s.n, rows * elements, kernel, op, s, inputs, aligned, rows);
+      launch(device, s.n, rows * block_row, kernel, op, s, inputs, aligned, rows);
     };
-    const auto run_flat = [&](auto op) { run(op, FlatInputs()); };
-    const auto run_strided = [&](auto op) {
-      run(op, make_strided_inputs(layouts, aligned ? Row<T>::kVector : 1));
+    const auto launch_flat = [&](auto op) { launch_op(op, FlatInputs()); };
+    const auto launch_strided = [&](auto op) {
+      launch_op(op, make_strided_inputs(layouts, aligned ? Row<T>::kVector : 1));
     };
     const bool flat = std::all_of(
         layouts.begin(), layouts.end(), [](const Layout& layout) { return layout.is_flat(); });
     if constexpr (std::is_same_v<Call, TensorForward<3>>) {
       const auto op = device::compare_triple<E>(call);
-      flat ? run_flat(op) : run_strided(op);
+      flat ? launch_flat(op) : launch_strided(op);
     } else if constexpr (accepts_strided_inputs<Call>) {
-      device::dispatch_op<E>(call, [&](auto op) { flat ? run_flat(op) : run_strided(op); });
+      device::dispatch_op<E>(call, [&](auto op) { flat ? launch_flat(op) : launch_strided(op); });
     } else {
       TORCH_INTERNAL_ASSERT(flat); // the caller copies
-      device::dispatch_op<E>(call, run_flat);
+      device::dispatch_op<E>(call, launch_flat);
     }
   });
 }

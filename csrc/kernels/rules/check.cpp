@@ -52,7 +52,8 @@ constexpr float expected_share(float g, int divisor) {
 }
 
 // Returns the share of argument k of Tensors. Some conventions give nothing where a constant is
-// among several active arguments.
+// among several active arguments (depends_on_differentiated in conventions.yaml). This repeats the
+// rule of conventions.h on purpose, as an independent check of it.
 template <size_t n>
 constexpr float expected_share(
     float g, const Point<n>& point, Gradient exact, size_t k, int differentiated_mask) {

@@ -44,7 +44,7 @@ CHANGES = {row["id"]: Change(**row) for row in _found["changes"]}
 
 
 def minor(version: str) -> str:
-    """2.13 of "2.13.1+cpu"."""
+    """Returns 2.13 of "2.13.1+cpu"."""
     return ".".join(version.partition("+")[0].split(".")[:2])
 
 

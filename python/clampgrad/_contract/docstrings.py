@@ -9,7 +9,7 @@ from typing import Any
 
 
 def filled(text: str, operator: str, table: dict[str, Any]) -> str:
-    """The docstring of an operator, with the lists of the table in their places."""
+    """Returns the docstring of an operator, with the lists of the table in their places."""
     if "{conventions}" in text:
         text = text.replace("{conventions}", "\n".join(_rules(table)))
     if "{ties}" in text:
@@ -18,14 +18,14 @@ def filled(text: str, operator: str, table: dict[str, Any]) -> str:
 
 
 def _rules(table: dict[str, Any]) -> Iterator[str]:
-    """The conventions with their aliases and rules."""
+    """Returns lines for the conventions, with their aliases and rules."""
     for name, rule in table["conventions"].items():
         aliases = [f" or ``{alias}``" for alias, of in table["aliases"].items() if of == name]
         yield f"- ``{name}``{''.join(aliases)}: {rule}"
 
 
 def _ties(operator: str, table: dict[str, Any]) -> Iterator[str]:
-    """What each convention gives the arguments where no single one of them is the result."""
+    """Returns lines that say what each convention gives the arguments at a tie."""
     rows = [row for row in table["operators"][operator]["rows"] if len(row["active"]) != 1]
     for name in rows[0]["tensors"]:
         found = ((row["tensors"][name], row["position"]) for row in rows)

@@ -12,9 +12,20 @@ PSEUDO: tuple[str, ...] = tuple(c for c in CONVENTIONS if c in TABLE["pseudo_gra
 EXACT: tuple[str, ...] = tuple(c for c in CONVENTIONS if c not in PSEUDO)
 # Under these, a clamp by a number and a Tensor takes the number as a constant Tensor.
 ONE_STEP: tuple[str, ...] = (*TABLE["one_step"], *PSEUDO)
-# The conventions whose gradient is 0 at a bound that is a number, like that of torch's relu.
-_TIES = [row["numbers"] for row in TABLE["operators"]["clamp"]["rows"] if len(row["active"]) > 1]
-STRICT: tuple[str, ...] = tuple(c for c in EXACT if all(tie[c] == 0 for tie in _TIES))
+# Between numbers, x has all of the gradient or nothing under these: all of it where x alone is the
+# result, as torch's relu has it (STRICT), or where x is one of the results (INCLUSIVE).
+_OF_NUMBERS = [
+    (row["active"], row["numbers"])
+    for operator in TABLE["operators"].values()
+    for row in operator["rows"]
+    if "numbers" in row
+]
+STRICT: tuple[str, ...] = tuple(
+    c for c in EXACT if all(factor[c] == (active == ["x"]) for active, factor in _OF_NUMBERS)
+)
+INCLUSIVE: tuple[str, ...] = tuple(
+    c for c in EXACT if all(factor[c] == ("x" in active) for active, factor in _OF_NUMBERS)
+)
 ALIASES: dict[str, str] = TABLE["aliases"]
 CANONICAL: dict[str, str] = {name: name for name in CONVENTIONS} | ALIASES
 
@@ -23,7 +34,8 @@ def factors(
     row: dict[str, Any], convention: str, numbers: bool, differentiated: Set[str]
 ) -> list[Any]:
     """Returns the factor of g for each argument, at the position of a row, under an exact
-    convention."""
+    convention. The rule about constants is explained in conventions.yaml, beside
+    `depends_on_differentiated`."""
     nothing = [0] * len(row["points"][0])
     if numbers:
         return [row["numbers"][convention], *nothing[1:]]
@@ -51,8 +63,8 @@ BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for nam
 def unknown_gradient_message(name: str, *also: str) -> str:
     """Returns the error for an unknown name: the known names, and the one that was perhaps meant.
 
-    The compiled functions call this, too (csrc/python/module.cpp); the operators say less. `also`
-    lists what else the caller accepts.
+    The compiled functions call this, too (csrc/python/functions.cpp); the operators say less.
+    `also` lists what else the caller accepts.
     """
     from difflib import get_close_matches  # here: few programs misspell a name
 

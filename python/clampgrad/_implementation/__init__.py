@@ -28,13 +28,13 @@ from clampgrad._implementation.library import REINSTALL_ADVICE, NoLibrary, libra
 from clampgrad._implementation.stamp import minor
 from clampgrad._torch.compiler import skip_own_frames
 from clampgrad._torch.private_names import check
-from clampgrad._torch.torchs_functions import CLAMPS, EXTREMA
+from clampgrad._torch.torchs_functions import CLAMP_FUNCTIONS, EXTREMA
 
 if TYPE_CHECKING:
     from clampgrad._C import *  # noqa: F403
 
 FUNCTIONS = (
-    *CLAMPS,
+    *CLAMP_FUNCTIONS,
     *EXTREMA,
     *("Block", "pin_canonical_name", "pin_thread_block", "pin_set_thread_block"),
     *("pin_set_process", "pin_current", "pin_set_block_resolver", "pin_set_resolver_enabled"),
@@ -80,7 +80,7 @@ def choose() -> tuple[str, str, ModuleType]:
     check("portable")
     import_module("clampgrad._implementation.portable.operators")
     portable_functions = import_module("clampgrad._implementation.portable")
-    # Of these, kernels are made.
+    # The kernels in Python consist of the functions of these packages.
     skip_own_frames("clampgrad._contract", "clampgrad._torch", __name__)
     return "portable", reason, portable_functions
 
@@ -92,11 +92,12 @@ torch.ops.clampgrad._registered_by = functions
 globals().update({f: getattr(functions, f) for f in FUNCTIONS})
 
 
-def clamp_nothing(*_: object) -> None:
-    """What the portable implementation has for `clamp_plain`: every call goes the long way."""
+def decline(*_: object) -> None:
+    """Stands in for `clamp_plain` in the portable implementation. Returns None, as `clamp_plain`
+    does for a call that it does not handle: activations.py then takes the general path."""
 
 
-globals().update(clamp_plain=getattr(functions, "clamp_plain", clamp_nothing))
+globals().update(clamp_plain=getattr(functions, "clamp_plain", decline))
 
 # The functions that people call, which the portable implementation hands to subclasses.
 PUBLIC: dict[str, Callable[..., Any]] = getattr(functions, "PUBLIC", {})

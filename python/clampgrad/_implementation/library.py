@@ -24,11 +24,11 @@ REINSTALL_ADVICE = (
 
 
 class NoLibrary(ImportError):
-    """Why no compiled library fits the installed torch."""
+    """Says why no compiled library fits the installed torch."""
 
 
 def libraries() -> dict[str, list[str]]:
-    """The installed compiled libraries: folder under _lib -> the Pythons that it has a
+    """Returns the installed compiled libraries: folder under _lib -> the Pythons that it has a
     module for, as "3.12". A folder is called torch_2_13, or torch_2_13_cu13 where it
     has kernels for CUDA 13 too."""
     folders = sorted(LIBRARIES.iterdir()) if LIBRARIES.is_dir() else []
@@ -43,7 +43,7 @@ def libraries() -> dict[str, list[str]]:
 
 
 def load_library() -> ModuleType:
-    """The module for the installed torch and this Python. The minor release of torch
+    """Returns the module for the installed torch and this Python. The minor release of torch
     decides, and the CUDA it was built for. Patch releases share a library, and so do a torch
     for the CPU and one for CUDA."""
     pythons_by_folder = libraries()
@@ -87,7 +87,7 @@ def load_library() -> ModuleType:
 
 
 def load(name: str, pythons: list[str]) -> ModuleType | str:
-    """The module in a folder, or why it cannot be loaded here."""
+    """Returns the module in a folder, or why it cannot be loaded here."""
     if refused := find_load_problem(name, pythons):
         return refused
     try:
@@ -114,10 +114,10 @@ def is_name(folder: str) -> bool:
 
 
 def python_of(module: Path) -> str:
-    """ "3.12" for "_C.cpython-312-x86_64-linux-gnu.so"."""
+    """Returns "3.12" for "_C.cpython-312-x86_64-linux-gnu.so"."""
     tag = module.name.split(".")[1]
-    found = re.match(r"cpython-(\d)(\w+)", tag)
-    return f"{found[1]}.{found[2]}" if found else tag
+    match = re.match(r"cpython-(\d)(\w+)", tag)
+    return f"{match[1]}.{match[2]}" if match else tag
 
 
 def as_numbers(version: str) -> list[int]:
@@ -125,6 +125,6 @@ def as_numbers(version: str) -> list[int]:
 
 
 def describe_folder(folder: str) -> str:
-    """ "torch 2.13 with CUDA 13" for "torch_2_13_cu13"."""
+    """Returns "torch 2.13 with CUDA 13" for "torch_2_13_cu13"."""
     _, major, minor, *cuda = folder.split("_")
     return f"torch {major}.{minor}" + "".join(f" with CUDA {c[2:]}" for c in cuda)

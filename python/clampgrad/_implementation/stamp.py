@@ -10,17 +10,17 @@ MARK = "clampgrad-stamp: "  # written by buildtools/stamp.py
 
 
 def minor(release: str) -> str:
-    """The minor release, within which binaries are compatible: "2.13" for "2.13.0+cpu"."""
+    """Returns the minor release, within which binaries are compatible: "2.13" for "2.13.0+cpu"."""
     return ".".join(release.split(".")[:2])
 
 
 def expected(torch: str) -> str:
-    """The stamp that a library for a minor release of torch ("2.13") must have."""
+    """Returns the stamp that a library for a minor release of torch ("2.13") must have."""
     return f"{MARK}version={VERSION} torch={torch} sources={SOURCES}"
 
 
 def stamp_of(path: Path) -> str:
-    """The stamp of a file, or an empty text if it has none or is not whole."""
+    """Returns the stamp of a file, or an empty text if it has none or is not whole."""
     with open(path, "rb") as file:
         try:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -48,7 +48,7 @@ def is_whole(content: mmap.mmap) -> bool:
 
 
 def why_stale(path: Path, torch: str) -> str | None:
-    """Why the file does not belong to this build of the package, or None."""
+    """Returns why the file does not belong to this build of the package, or None."""
     if not path.is_file():
         return f"a part of it is missing ({path})"
     found, here = stamp_of(path), expected(torch)

@@ -35,9 +35,9 @@ def _is_of_numpy(bound: Any) -> bool:
 def _without_numpy(
     input: Tensor, bounds: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A scalar of NumPy is a number, and Dynamo takes it for a Tensor whose value it does not know.
+    """Replaces scalars of NumPy, which Dynamo takes for Tensors whose value it does not know.
 
-    So it becomes a constant Tensor of the dtype that it would be rounded to, under a convention
+    A scalar becomes a constant Tensor of the dtype that it would be rounded to, under a convention
     that treats constant Tensors as the one that was asked for treats numbers: min_norm for
     joint, which would share a tie. Where there is none, and beside a Tensor, it becomes a number
     that is read while the graph runs.

@@ -28,7 +28,7 @@ from clampgrad._torch.replacements import Replacement, expect, mark_replacement,
 
 
 def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
-    """Pickled by name: moving it invalidates saved code."""
+    """Guards a frame by the pin. Saved code names this function: moving it invalidates the code."""
     add_guard(
         builder, guard, lambda _: current_pin_name() == pin, f"clampgrad.pin.current() == {pin!r}"
     )

@@ -25,7 +25,7 @@ FUNCTIONAL = [
 
 
 class NoConvention(RuntimeError):
-    """Somebody gave this torch gradients that the table does not have."""
+    """The error for gradients of this torch that the table does not have: somebody changed them."""
 
 
 def detect_installed_convention() -> str:

@@ -225,7 +225,8 @@ class set_pin:
         return self
 
     def __exit__(self, *_: object) -> None:
-        state.set_process_pin(self._blocks.pop())
+        # An ExitStack may leave what it has not entered.
+        state.set_process_pin(self._blocks.pop() if self._blocks else self._before)
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
         state.set_process_pin(self._before)

@@ -25,7 +25,7 @@ STARTS = (-1.75, -1.25, -0.9, 0.25, 0.75, 1.25, 1.75)
 
 
 def example_loss(y: Tensor) -> Tensor:
-    """sin(pi y) + 1: in [-1, 1] its minimum is at -0.5."""
+    """Returns sin(pi y) + 1: in [-1, 1] its minimum is at -0.5."""
     return torch.sin(math.pi * y) + 1
 
 
@@ -37,7 +37,7 @@ def function_of(what: str | Function, **keywords: Any) -> Function:
 
 
 def curves(function: Function, loss: Function = example_loss) -> tuple[Tensor, Tensor, Tensor]:
-    """The function, the loss and the gradient of the loss at every point of X."""
+    """Returns the function, the loss and the gradient of the loss at every point of X."""
     x = X.clone().requires_grad_()
     with torch.enable_grad():
         y = function(x)
@@ -49,7 +49,7 @@ def curves(function: Function, loss: Function = example_loss) -> tuple[Tensor, T
 def descent(
     function: Function, loss: Function = example_loss, steps: int = 60, rate: float = 0.03
 ) -> Tensor:
-    """x from every start in STARTS, after 0, 1, ... steps of gradient
+    """Returns x from every start in STARTS, after 0, 1, ... steps of gradient
     descent: [steps + 1, starts]."""
     x = torch.tensor(STARTS, requires_grad=True)
     path = [x.detach().clone()]
@@ -93,7 +93,7 @@ def plot(
 def in_columns(
     what: Sequence[str | Function], loss: Function = example_loss, most: int | None = None
 ) -> "Figure":
-    """One column for each: the curves above, the paths of descent below. Columns
+    """Draws one column for each: the curves above, the paths of descent below. Columns
     beyond the number `most` go below the first ones."""
     columns = min(len(what), most or len(what))
     bands = -(-len(what) // columns)
@@ -117,7 +117,7 @@ def in_columns(
 
 
 def draw_curves(panel: Any, function: Function, loss: Function = example_loss) -> None:
-    """The loss, the clamp and the gradient, each narrower than the one
+    """Draws the loss, the clamp and the gradient, each narrower than the one
     below it, so none is hidden."""
     y, values, gradient = curves(function, loss)
     red = {"color": RED}
@@ -130,7 +130,7 @@ def draw_curves(panel: Any, function: Function, loss: Function = example_loss) -
 
 
 def legend(figure: Any, panel: Any) -> None:
-    """One legend for all panels, below them."""
+    """Draws one legend for all panels, below them."""
     handles, labels = panel.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
 
@@ -144,7 +144,7 @@ def shade_outside(panel: Any) -> None:
 
 
 def draw_descent(panel: Any, function: Function, loss: Function = example_loss) -> None:
-    """The paths of gradient descent; one that never moves is dashed."""
+    """Draws the paths of gradient descent; one that never moves is dashed."""
     path = descent(function, loss)
     for column in path.T:
         stuck = bool((column == column[0]).all())

@@ -14,8 +14,8 @@ PAPERS = {"light": ("white", "#222222"), "dark": ("#1e2129", "#d8d8d8")}
 
 
 def need(module: str) -> Any:
-    """matplotlib or a module of it, which only pictures need; an
-    ImportError that says how to get it."""
+    """Imports matplotlib, or a module of it, which only pictures need. Raises an ImportError that
+    says how to install it."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -24,7 +24,7 @@ def need(module: str) -> Any:
 
 @contextmanager
 def style(paper: str = "light") -> Iterator[None]:
-    """Figures that are made and written here, or in a function that this decorates, look alike."""
+    """Gives figures that are made and written in this block, or decorated function, one style."""
     background, ink = PAPERS[paper]
     matplotlib = need("matplotlib")
     inks = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
@@ -60,6 +60,6 @@ def dark(path: Path) -> Path:
 
 
 def ink() -> str:
-    """The colour of what is written on the paper of the current style."""
+    """Returns the colour of text in the current style."""
     colour: str = need("matplotlib").rcParams["text.color"]
     return colour

@@ -38,7 +38,7 @@ class Table:
         self.rows.append(list(cells))
 
     def text(self, width: int | None = None) -> str:
-        """The table in lines of at most `width` characters, or as wide as it is."""
+        """Returns the table in lines of at most `width` characters, or as wide as it is."""
         widths = [max(map(len, column)) for column in zip(self.columns, *self.rows)]
         fits = width is None or sum(widths) + 2 * (len(widths) - 1) <= width
         body = self._aligned(widths) if fits else self._records(width or PROSE)
@@ -65,7 +65,7 @@ class Table:
 
 
 def _flowing(items: Sequence[str], width: int) -> list[str]:
-    """Puts as many on a line as it holds, each whole where that is possible."""
+    """Puts as many parts on a line as fit, each of them whole where that is possible."""
     text = "; ".join(item.replace(" ", NO_BREAK) for item in items)
     lines = textwrap.wrap(text, width - 2, break_long_words=False, break_on_hyphens=False)
     flowing = []
@@ -76,13 +76,13 @@ def _flowing(items: Sequence[str], width: int) -> list[str]:
 
 
 def prose(text: str, width: int | None) -> list[str]:
-    """Paragraphs in lines that a person can read."""
+    """Wraps paragraphs into lines of a readable length."""
     most = min(width or PROSE, PROSE)
     return [line for part in text.splitlines() for line in textwrap.wrap(part, most) or [""]]
 
 
 def preformatted(text: str) -> str:
-    """A text with tables as a notebook shows it: lines do not wrap."""
+    """Returns a text with tables as a notebook shows it: lines do not wrap."""
     return f'<pre style="white-space: pre; overflow-x: auto">{escape(text)}</pre>'
 
 
@@ -90,7 +90,7 @@ def preformatted(text: str) -> str:
 
 
 def width_of(stream: TextIO | None) -> int | None:
-    """How wide the terminal is, or COLUMNS if that is set; None for a file, which has no width."""
+    """Returns the width of the terminal, or COLUMNS if that is set; None for a file."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)

@@ -20,8 +20,8 @@ GUARDED = "_clampgrad_pin"  # an attribute of guards that we have added to
 
 
 def guard_of_every_frame(builder: type) -> tuple[str, Callable[..., Any]]:
-    """The method of torch's GuardBuilder that guards every compiled frame, and its name. Before
-    2.10 the global state has none."""
+    """Returns the method of torch's GuardBuilder that guards every compiled frame, and its name.
+    Before 2.10 the global state has none."""
     name = "GLOBAL_STATE" if hasattr(builder, "GLOBAL_STATE") else "GRAD_MODE"
     return name, original(expect_attribute(builder, name))
 
@@ -70,7 +70,7 @@ def drop_compiled() -> None:
 
 
 def with_inner(codes: Iterable[CodeType]) -> Iterator[CodeType]:
-    """The codes, and those of the functions that are defined inside them."""
+    """Returns the codes, and those of the functions that are defined inside them."""
     left = [*codes]
     while left:
         code = left.pop()
@@ -98,8 +98,8 @@ def dispatch_cache_of(name: str) -> Any:
     """Returns the cache in which the Python dispatcher, with which compilers trace, stores the
     kernels of an operator ("aten::clamp.Tensor")."""
     operator, _, overload = name.removeprefix("aten::").partition(".")
-    found = getattr(getattr(torch.ops.aten, operator), overload or "default")
-    return expect_attribute(found, "_dispatch_cache")
+    entry = getattr(getattr(torch.ops.aten, operator), overload or "default")
+    return expect_attribute(entry, "_dispatch_cache")
 
 
 def disable_compilation(module: str, name: str) -> None:
@@ -131,7 +131,7 @@ def skip_own_frames(*packages: str) -> None:
 
 
 def codes_of(packages: Iterable[str]) -> Iterator[CodeType]:
-    """The code of every function in the modules of some packages, but for modules
+    """Returns the code of every function in the modules of some packages, but for modules
     that say no kernel calls them."""
     for name, module in tuple(sys.modules.items()):
         of_package = any(f"{name}.".startswith(f"{package}.") for package in packages)
@@ -140,7 +140,7 @@ def codes_of(packages: Iterable[str]) -> Iterator[CodeType]:
 
 
 def functions_of(module: ModuleType, owner: Any) -> Iterator[FunctionType]:
-    """The functions that a module defines, also in its classes and under decorators."""
+    """Returns the functions that a module defines, also in its classes and under decorators."""
     for value in tuple(vars(owner).values()):
         if isinstance(value, type):
             if value.__module__ == module.__name__:

@@ -34,8 +34,8 @@ BELOW_AUTOGRAD = torch._C._dispatch_keyset_full_after(DispatchKey.ADInplaceOrVie
 
 
 def below_autograd(keys: DispatchKeySet) -> DispatchKeySet:
-    """Below what counts the versions of a tensor, too: an autograd function
-    that writes one counts itself."""
+    """Returns the keys below autograd, and below the key that counts the versions of a tensor: an
+    autograd function that writes a tensor counts them itself."""
     return keys & BELOW_AUTOGRAD
 
 
@@ -80,7 +80,7 @@ _torch_kernel_keys: dict[
 
 
 def operator_named(name: str) -> Any:
-    """One of aten's, as "clamp.Tensor"."""
+    """Returns the operator of aten with a name such as "clamp.Tensor"."""
     packet, _, overload = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 

@@ -158,10 +158,10 @@ def bind_forward_again(module: nn.Module, *others: Callable[..., Tensor]) -> boo
 
 
 def modules_of(module: nn.Module) -> dict[str, nn.Module | None]:
-    """The modules in a module by their names, a shared one as often as it has one."""
+    """Returns the modules in a module by their names, a shared one as often as it has one."""
     return module._modules
 
 
 def buffers_of(module: nn.Module) -> dict[str, Tensor | None]:
-    """The buffers of a module, not of its children: the dict that it has them in."""
+    """Returns the dict in which a module has its own buffers, without those of its children."""
     return module._buffers

@@ -56,7 +56,7 @@ def trace_in_place(traced: Traced, _: object) -> None:
 
 @cache
 def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature without annotations: what reads it need not resolve their names."""
+    """Returns the signature without annotations, whose names then need not be resolved."""
     parameters = inspect.signature(function).parameters.values()
     return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
 

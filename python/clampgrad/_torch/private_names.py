@@ -178,7 +178,7 @@ PRIVATE = {
 
 
 def find(name: str) -> Any:
-    """The object of that name; for an attribute of instances, their class."""
+    """Returns the object of that name; for an attribute of instances, their class."""
     module, _, path = name.partition(":")
     thing: Any = import_module(module)
     for part in path.partition("()")[0].split("."):
@@ -187,12 +187,12 @@ def find(name: str) -> Any:
 
 
 def unsupported(difference: str) -> RuntimeError:
-    """The error for a torch that differs from what this package expects."""
+    """Returns the error for a torch that differs from what this package expects."""
     return RuntimeError(f"clampgrad does not support torch {torch.__version__}: {difference}")
 
 
 def require_name(name: str) -> Any:
-    """The object of that name, or a RuntimeError that says what is missing."""
+    """Returns the object of that name, or raises a RuntimeError that says what is missing."""
     try:
         return find(name)
     except (AttributeError, ImportError):

@@ -150,7 +150,7 @@ def without_dispatch_modes() -> AbstractContextManager[Any]:
 
 @contextmanager
 def hidden_from_modes() -> Iterator[None]:
-    """A context for our own computations, which no function mode (torch.set_default_device) or
+    """Opens a block for our own computations, which no function mode (torch.set_default_device) or
     dispatch mode sees."""
     modes = without_dispatch_modes() if dispatch_modes_are_on() else nullcontext()
     with torch._C.DisableTorchFunction(), modes:
@@ -159,8 +159,8 @@ def hidden_from_modes() -> Iterator[None]:
 
 @contextmanager
 def force_recording() -> Iterator[None]:
-    """A context like `unseen`, in which gradients are recorded, whatever the caller has set. They
-    may be NaN, so anomaly mode is off."""
+    """Opens a block like `hidden_from_modes`, in which gradients are recorded, whatever the caller
+    has set. They may be NaN, so anomaly mode is off."""
     with ExitStack() as stack:
         for block in (hidden_from_modes(), torch.inference_mode(False), torch.enable_grad()):
             stack.enter_context(block)

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import torch
 import torch.nn.functional as F
 
-CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_")
+CLAMP_FUNCTIONS = ("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_")
 EXTREMA = ("maximum", "minimum", "fmax", "fmin")
-TORCHS = SimpleNamespace(**{name: getattr(torch, name) for name in (*CLAMPS, *EXTREMA, "where")})
+TORCHS = SimpleNamespace(
+    **{name: getattr(torch, name) for name in (*CLAMP_FUNCTIONS, *EXTREMA, "where")}
+)
 ACTIVATIONS = SimpleNamespace(relu=F.relu, relu6=F.relu6, hardtanh=F.hardtanh)

@@ -74,6 +74,7 @@ def main(arguments: list[str]) -> int | str | None:
         file = file.absolute()  # the program may go elsewhere
 
     code: int | str | None = 0
+    process = os.getpid()
     try:
         with audit_block:
             others = set(threading.enumerate())
@@ -83,8 +84,9 @@ def main(arguments: list[str]) -> int | str | None:
                 _join_threads(others)
     except SystemExit as end:
         code = end.code
-    finally:  # of a program that is interrupted, too
-        _write_report(audit_block.report, file)
+    finally:  # of a program that is interrupted, too, but not of a process that it has forked
+        if os.getpid() == process:
+            _write_report(audit_block.report, file)
     if code or not options.fail_on:
         return code
     names = {warning.name for finding in audit_block.report for warning in finding.warnings}

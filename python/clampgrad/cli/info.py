@@ -34,7 +34,7 @@ def facts() -> dict[str, Any]:
 
 
 def cuda_compiler() -> str | None:
-    """The command that installs a compiler for the CUDA of the
+    """Returns the command that installs a compiler for the CUDA of the
     installed torch, where pip has one."""
     cuda = torch.version.cuda
     if cuda is None or int(cuda.split(".")[0]) < NVCC_SINCE:
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 
 def shown(value: Any) -> str:
-    """A value as text for people."""
+    """Formats a value for people."""
     if value is None or isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(value) if isinstance(value, list) else str(value)

@@ -17,7 +17,7 @@ USAGE = "(script.py | -m module) [ARGS ...]"
 def parse(
     parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> tuple[argparse.Namespace, "Program"]:
-    """Our own options, and the program that follows them with its own arguments."""
+    """Returns our own options, and the program that follows them with its own arguments."""
     ours, words = _split(parser, arguments)
     for action in parser._actions:
         if action.required and not _has(ours, action) and _has(words, action):
@@ -42,7 +42,8 @@ def parse(
 def _split(
     parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """The program begins at the first word that is neither an option of ours nor its value."""
+    """Splits our options from the program, which begins at the first word that is neither an option
+    of ours nor its value."""
     words = list(arguments)
     i = 0
     while i < len(words):
@@ -73,7 +74,7 @@ class Program:
         self.argv = words[self.is_module :]
 
     def complaint(self) -> str | None:
-        """Why the program cannot run, as far as this shows without running any of it."""
+        """Returns why the program cannot run, as far as this shows without running any of it."""
         if not self.argv:
             return "-m needs the name of a module"
         given = self.argv[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FunctionType
 from typing import Any, TypeVar
 
 import torch
@@ -58,7 +57,7 @@ def find_accepted(
 
     A shared module has a name for every path that leads to it, and of these there may be
     exponentially many. So a module in which the filter has nothing left to decide is not entered
-    again.
+    again; one that it rejects is asked about by each of its names.
     """
     accepted: dict[nn.Module, str] = {}
     decided: set[nn.Module] = set()
@@ -110,8 +109,8 @@ def format_skipped(function: str, reasons: Mapping[str, str]) -> str:
 
 @contextmanager
 def all_or_none(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """A block that leaves the modules as they were if it raises, also a KeyboardInterrupt or a
-    warning that is an error."""
+    """Restores the modules if the block raises, also a KeyboardInterrupt or a warning that is an
+    error."""
     before = [(module, type(module), changed_attributes(module)) for module in modules]
     try:
         yield
@@ -150,7 +149,9 @@ def describe_conversion(module: nn.Module) -> str | None:
 def undo(model: Model) -> Model:
     """Reverts every :func:`convert` and :func:`set_gradient` of a model, and returns the model.
 
-    What :func:`convert` has replaced in the process stays replaced.
+    What :func:`convert` has replaced in the process stays replaced. A module to which a library has
+    given a class since (``fully_shard``, ``parametrize``) keeps that one, with the gradient of
+    torch's module but at NaN; undo the library's change first.
     """
     check_model(model, "undo")
     for module in model.modules():
@@ -165,30 +166,15 @@ def restore(module: nn.Module) -> None:
     values.pop(OVERRIDE, None)
     if ORIGINAL_CLASS not in values:
         return
-    original, attributes = values.pop(ORIGINAL_CLASS)
+    original, attributes = values[ORIGINAL_CLASS]
     for name in ("gradient", "maximize"):
         values.pop(name, None)
     values.update(attributes)
-    present, ours = type(module), OUR_CLASS.get(original)
-    restored = derive_again(present, ours, original) if ours else present
-    if present is original or restored is not present:
-        module.__class__ = restored
-        bind_forward_again(module, present.forward)
-
-
-def derive_again(kind: type, ours: type, original: type) -> type:
-    """Returns the class of a module with torch's in place of ours. Libraries such as fully_shard
-    and parametrize derive a class from that of a module; it is copied, with another base.
-
-    A class whose methods call super() cannot be copied. Its modules keep it, with torch's gradient.
-    """
-    if kind is ours:
-        return original
-    functions = [value for value in vars(kind).values() if isinstance(value, FunctionType)]
-    if not issubclass(kind, ours) or any("__class__" in f.__code__.co_freevars for f in functions):
-        return kind
-    bases = tuple(derive_again(base, ours, original) for base in kind.__bases__)
-    namespace = {k: v for k, v in vars(kind).items() if k not in ("__dict__", "__weakref__")}
-    metaclass: Any = type(kind)
-    copied: type = metaclass(kind.__name__, bases, namespace)
-    return copied
+    present = type(module)
+    if present not in (original, OUR_CLASS.get(original)):
+        # A library, such as fully_shard, has derived a class from ours since. The module keeps it,
+        # with torch's gradient but at NaN, until undo is called where the library has undone that.
+        return
+    del values[ORIGINAL_CLASS]
+    module.__class__ = original
+    bind_forward_again(module, present.forward)

@@ -207,14 +207,14 @@ def probe_model(
 
 @contextmanager
 def enable_recording() -> Iterator[None]:
-    """A block in which gradients are recorded, whatever is set around it."""
+    """Opens a block in which gradients are recorded, whatever is set around it."""
     with torch.inference_mode(False), torch.enable_grad():
         yield
 
 
 @contextmanager
 def refuse_initialisation(model: nn.Module) -> Iterator[None]:
-    """A block in which the first call of a lazy module raises, because what it makes of its
+    """Opens a block in which the first call of a lazy module raises, because what it makes of its
     parameters and buffers cannot be taken back."""
 
     def refuse(module: nn.Module, _: Any) -> None:
@@ -234,7 +234,7 @@ def refuse_initialisation(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def preserve_state(model: nn.Module) -> Iterator[None]:
-    """A block that restores buffers, which BatchNorm changes, and torch's default random
+    """Opens a block that restores buffers, which BatchNorm changes, and torch's default random
     generators, which Dropout uses."""
     before = [
         (module, buffers := buffers_of(module), dict(buffers), copy_buffers(buffers))

@@ -11,7 +11,8 @@ These are the contract, executed: read them first. The rest makes them what peop
     forward      torch's own operators
     front_doors  what people call: checks, types, in place, `out`
     operators    the same as `torch.ops.clampgrad`; importing it registers them
-    kernels      the pin: kernels over torch's own, and their nodes
+    pin_state    the active pin, of a thread or of the process
+    kernels      the kernels of the pin, over torch's own, and their nodes
 
 It runs on every device and, because it is made of torch's own operators, on releases of torch that
 nothing was compiled for. What it costs is speed, and memory: a byte per element in place of a bit.
@@ -19,5 +20,6 @@ nothing was compiled for. What it costs is speed, and memory: a byte per element
 
 from clampgrad._implementation.portable.front_doors import FUNCTIONS, PUBLIC  # noqa: F401
 from clampgrad._implementation.portable.kernels import *  # noqa: F403
+from clampgrad._implementation.portable.pin_state import *  # noqa: F403
 
 globals().update(FUNCTIONS)

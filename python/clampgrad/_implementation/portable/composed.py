@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clampgrad._contract.table import EXACT
-from clampgrad._implementation.portable.contract import OPERATORS
+from clampgrad._contract.table import INCLUSIVE, STRICT
 from clampgrad._implementation.portable.forward import is_number, round_to_dtype
 from clampgrad._implementation.portable.gate import is_in_a_graph
 from clampgrad._torch.dispatcher import exclude_outer_levels
@@ -25,20 +24,15 @@ from clampgrad._torch.torchs_functions import TORCHS
 
 where, eq, ge, gt, le, lt = TORCHS.where, torch.eq, torch.ge, torch.gt, torch.le, torch.lt
 
-ROWS = [row for operator in OPERATORS.values() for row in operator["rows"] if "numbers" in row]
-# The conventions under which x has all of the gradient where it alone is the result, or where it
-# is, and nothing elsewhere.
-STRICT = {c for c in EXACT if all(row["numbers"][c] == (row["active"] == ["x"]) for row in ROWS)}
-INCLUSIVE = {c for c in EXACT if all(row["numbers"][c] == ("x" in row["active"]) for row in ROWS)}
-COMPOSED = STRICT | INCLUSIVE
-PLAIN = {float, int, type(None)}  # the quickest to tell
+COMPOSED = {*STRICT, *INCLUSIVE}
+NUMBER_TYPES = {float, int, type(None)}  # the quickest to tell
 
 
 def is_composed(gradient: str, lo: Any, hi: Any) -> bool:
     """Whether an out-of-place call is composed."""
     if gradient not in COMPOSED or is_in_a_graph():
         return False
-    return all([type(b) in PLAIN or is_number(b) for b in (lo, hi)])
+    return all([type(b) in NUMBER_TYPES or is_number(b) for b in (lo, hi)])
 
 
 @lru_cache(1024, typed=True)

@@ -39,7 +39,7 @@ def encode_relation(a: Tensor, b: Tensor | int) -> Tensor:
 
 def encode_comparisons(*args: Any) -> Tensor:
     """Returns the comparison code of two or three arguments, Tensors or numbers, per element."""
-    found: Any = None
+    tensor_code: Any = None
     scalar_code = 0
     for i, j, weight in PAIRS[len(args)]:
         a, b = args[i], args[j]
@@ -47,11 +47,11 @@ def encode_comparisons(*args: Any) -> Tensor:
         for mask, value in masks:
             if isinstance(mask, bool):
                 scalar_code += mask * value * weight
-            elif found is None:
-                found = mask.to(torch.uint8) * (value * weight)
+            elif tensor_code is None:
+                tensor_code = mask.to(torch.uint8) * (value * weight)
             else:
-                found = torch.add(found, mask, alpha=value * weight)
-    return found + scalar_code if scalar_code else found
+                tensor_code = torch.add(tensor_code, mask, alpha=value * weight)
+    return tensor_code + scalar_code if scalar_code else tensor_code
 
 
 def format_code_set(chosen: Iterable[int]) -> str:
@@ -73,15 +73,15 @@ def is_in_code_set(chosen: str, code: Tensor) -> Tensor:
 @cache
 def rows(operator: str) -> dict[int, tuple[dict, str]]:
     """Returns the row of every comparison code, and how x compares with the result y there."""
-    found = {}
+    row_by_code = {}
     for row in OPERATORS[operator]["rows"]:
         args = torch.tensor(row["points"], dtype=torch.float64, device="cpu").unbind(1)
         y = getattr(torch, operator)(*args)
         for code, versus in zip(
             encode_comparisons(*args).tolist(), encode_relation(args[0], y).tolist()
         ):
-            found[code] = row, ("y is NaN", "x < y", "x > y", "x = y")[versus]
-    return found
+            row_by_code[code] = row, ("y is NaN", "x < y", "x > y", "x = y")[versus]
+    return row_by_code
 
 
 @cache
@@ -91,7 +91,7 @@ def shares(
     """Returns the shares of a gradient g for every argument, and the codes at which it gets them;
     at others it gets 0."""
     names = OPERATORS[operator]["arguments"]
-    found: dict[str, Any] = {
+    share_by_name: dict[str, Any] = {
         name: defaultdict(lambda: tuple([] for _ in COLUMNS)) for name in names
     }
     for code, (row, versus) in rows(operator).items():
@@ -105,8 +105,8 @@ def shares(
                 continue
             for column, what in enumerate(gets):
                 if what[0] != 0:
-                    found[name][what][column].append(code)
+                    share_by_name[name][what][column].append(code)
     return {
         name: {what: tuple(map(format_code_set, where)) for what, where in share.items()}
-        for name, share in found.items()
+        for name, share in share_by_name.items()
     }

@@ -23,7 +23,7 @@ from clampgrad._torch.surroundings import (
 )
 from clampgrad._torch.torchs_functions import TORCHS
 
-PLAIN = (Tensor, torch.nn.Parameter)
+TENSOR_TYPES = (Tensor, torch.nn.Parameter)
 
 
 def call_torch(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
@@ -103,13 +103,16 @@ def rounded(number: float, dtype: torch.dtype) -> float:
         else torch.uint64
     )
     with exclude_outer_levels():
-        found = torch.tensor(number, dtype=kind, device="cpu").to(dtype).item()
-    return number if math.isinf(found) else found
+        result = torch.tensor(number, dtype=kind, device="cpu").to(dtype).item()
+    return number if math.isinf(result) else result
 
 
 def is_mutated_graph_input(x: Tensor) -> bool:
-    """Whether x is an input that the graph being captured mutates (csrc/ops/tensors.cpp, Note [An
-    input that a graph writes])."""
+    """Whether x is an input that the graph being captured mutates.
+
+    The compiled implementation has the same test: is_mutated_graph_input() in csrc/ops/tensors.cpp,
+    where Note [An input that a graph writes] explains it. Change both.
+    """
     if not KEEPS_WRITTEN_INPUTS or not is_functionalizing() or in_transform():
         return False
     if x.layout != torch.strided:
@@ -130,7 +133,7 @@ def copy_if_mutated(x: Tensor) -> Tensor:
 def check_in_place(x: Tensor, *others: Any) -> None:
     """Raises torch's error if x must not be overwritten by a result that depends on the others.
     torch would check an autograd function only after it has written."""
-    if type(x) not in PLAIN:
+    if type(x) not in TENSOR_TYPES:
         return
     none = x.dim() + 1
     # torch asks whether x may be written before it sees that there is no such dimension.
@@ -147,7 +150,7 @@ def check_in_place(x: Tensor, *others: Any) -> None:
 
 def without_version_counter(x: Tensor) -> Tensor:
     """Returns a tensor of the same memory, whose changes do not count as versions of x."""
-    return x.data if type(x) in PLAIN else x
+    return x.data if type(x) in TENSOR_TYPES else x
 
 
 def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
@@ -166,8 +169,8 @@ def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
 
 
 def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Like Tensor.to, which forgets that x is negated lazily where it runs below autograd and under
-    a dispatch mode: it ends in copy_, which forgets it of what it writes, too."""
+    """Casts x, also where Tensor.to would be wrong: below autograd and under a dispatch mode, it
+    ignores that x is negated lazily, as does copy_, in which it ends."""
     return x if x.dtype == dtype else torch.ops.aten._to_copy(x, dtype=dtype)
 
 

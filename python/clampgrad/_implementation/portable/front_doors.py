@@ -32,7 +32,7 @@ from clampgrad._torch.surroundings import (
     in_levels,
     without_dispatch_modes,
 )
-from clampgrad._torch.torchs_functions import CLAMPS, EXTREMA, TORCHS
+from clampgrad._torch.torchs_functions import CLAMP_FUNCTIONS, EXTREMA, TORCHS
 
 with without_dispatch_modes():
     for operator in OPERATORS:
@@ -176,7 +176,7 @@ def make_extremum(name: str) -> Callable[..., Tensor]:
     return run
 
 
-RUN = {name: make_clamp(name) for name in CLAMPS} | {name: make_extremum(name) for name in EXTREMA}
+RUN = {f: make_clamp(f) for f in CLAMP_FUNCTIONS} | {f: make_extremum(f) for f in EXTREMA}
 
 
 # ---- The operators, and the functions of _C.pyi --------------------------------------------------

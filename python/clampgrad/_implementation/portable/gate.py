@@ -57,7 +57,7 @@ jit_trace_state = JitTraceState()
 
 @contextmanager
 def traced_by_jit(on: bool) -> Iterator[None]:
-    """A context in which a call saves its arguments, which the trace knows, and not their
+    """Opens a block in which a call saves its arguments, which the trace knows, and not their
     comparison codes."""
     before, jit_trace_state.on = jit_trace_state.on, on
     try:
@@ -251,9 +251,9 @@ class Clamp(torch.autograd.Function):
 
     @classmethod
     def of(cls, name: str, operator: str, gradient: str, *args: Any) -> Tensor:
-        dtype, found, comparison_code = locate_elements(name, gradient, args)
+        dtype, located, comparison_code = locate_elements(name, gradient, args)
         spec = CallSpec(name, operator, gradient, are_numbers(args[1:]), dtype)
-        return cls.apply(spec, torch.is_grad_enabled(), *found, comparison_code)
+        return cls.apply(spec, torch.is_grad_enabled(), *located, comparison_code)
 
     @staticmethod
     def forward(spec: CallSpec, recording: bool, *args: Any) -> Tensor:
@@ -267,7 +267,7 @@ class Clamp(torch.autograd.Function):
         if ctx.spec.in_place:
             ctx.mark_dirty(x)
         # Looked up now, because compiled autograd traces backward, and cannot trace the look-up.
-        ctx.found = ctx.spec.shares(arguments_needing_grad(ctx))
+        ctx.shares = ctx.spec.shares(arguments_needing_grad(ctx))
         ctx.set_materialize_grads(False)  # a constant has no tangent, not one of zeros
         ctx.save_for_backward(comparison_code)
         ctx.save_for_forward(comparison_code)
@@ -281,9 +281,9 @@ class Clamp(torch.autograd.Function):
             grad_of_x = g if ctx.spec.in_place else None
             return (None, None, grad_of_x, *(None,) * (len(ctx.needs_input_grad) - 3))
         g = cast(g, ctx.spec.dtype)  # in place, that of x may be narrower
-        found = ctx.found
+        share_by_name = ctx.shares
         if ctx.with_tangent:
-            found = ctx.spec.shares(arguments_needing_grad(ctx) | ctx.with_tangent)
+            share_by_name = ctx.spec.shares(arguments_needing_grad(ctx) | ctx.with_tangent)
         if ctx.args is None:
             (comparison_code,) = unpack_saved_tensors(ctx, g)
         else:
@@ -293,7 +293,7 @@ class Clamp(torch.autograd.Function):
         composed = is_compiling() or is_batched_gradient(g)
 
         def share_of(name: str) -> Tensor:
-            share = found[name]
+            share = share_by_name[name]
             apply = select if composed or is_linear(share) else Pseudo.apply
             return apply(share, comparison_code, g)
 
@@ -307,7 +307,7 @@ class Clamp(torch.autograd.Function):
         given = {name: t for name, t in zip_argument_names(tangents[2:-1]) if t is not None}
         ctx.with_tangent = set(given)
         needing_grad = arguments_needing_grad(ctx) if ctx.recording else set()
-        found = ctx.spec.shares(needing_grad | set(given))
+        share_by_name = ctx.spec.shares(needing_grad | set(given))
         (comparison_code,) = ctx.saved_tensors
         dtype = ctx.spec.dtype
         # torch switches forward mode off here. A level around this one that differentiates the
@@ -315,7 +315,7 @@ class Clamp(torch.autograd.Function):
         with forward_mode(True):
             with torch.set_grad_enabled(torch.is_grad_enabled() and ctx.recording):
                 parts = [
-                    select(found[name], comparison_code, cast(t, dtype))
+                    select(share_by_name[name], comparison_code, cast(t, dtype))
                     for name, t in given.items()
                 ]
                 result = sum(parts[1:], parts[0])

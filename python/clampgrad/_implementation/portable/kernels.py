@@ -1,5 +1,5 @@
-"""The pin: kernels in Python at the autograd keys of aten's clamp and its
-family, as csrc/pin has in C++.
+"""The kernels of the pin: they replace those at the autograd keys of aten's clamp and its family,
+as csrc/pin/kernels.cpp does in C++.
 
 They run wherever torch's own would: whoever calls, in any thread, at every level of
 torch.func, in a trace. For a call that is not pinned, or not recorded, they redispatch to
@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, ClassVar, NamedTuple
-from weakref import ref
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,10 +25,10 @@ from clampgrad._implementation.portable.forward import check_in_place, is_mutate
 from clampgrad._implementation.portable.front_doors import (
     column_of,
     operator_of,
-    resolve_convention,
 )
 from clampgrad._implementation.portable.gate import CallSpec, Clamp, are_numbers, locate_elements
-from clampgrad._torch import tangents, thread_state
+from clampgrad._implementation.portable.pin_state import pin_current
+from clampgrad._torch import tangents
 from clampgrad._torch.dispatcher import (
     Kernel,
     OneLevel,
@@ -41,127 +40,7 @@ from clampgrad._torch.dispatcher import (
     torch_kernel_keys,
 )
 from clampgrad._torch.surroundings import below_a_trace, guard_dynamic_floats, in_autodiff
-from clampgrad._torch.torchs_functions import CLAMPS, EXTREMA
-
-# ---- The active pin: see _C.pyi -----------------------------------------------------------------
-
-
-class Block:
-    """A pin from the time it is entered until it is left, and the outer block."""
-
-    # The blocks that exist. While there are none, a call does not look at the state of its
-    # thread. No Python code runs when a block is destroyed.
-    alive: ClassVar[set[ref[Block]]] = set()
-
-    def __init__(self, name: str | None, outer: Block | None, owner: int, /) -> None:
-        self.name, self.outer, self.owner = name, outer, owner
-        self.thread = threading.get_ident()
-        self.is_open = True
-        self.alive.add(ref(self, self.alive.discard))
-        # csrc/pin/pin.h, Note [Blocks of tasks that start each other]
-        if outer and outer.is_of_this_thread:
-            outer.outer = find_open_block(outer.outer)
-
-    @property
-    def is_of_this_thread(self) -> bool:
-        return self.thread == threading.get_ident()
-
-    def assign_to_this_thread(self) -> None:
-        self.thread = threading.get_ident()
-
-
-class ThreadPin(NamedTuple):
-    """The pin of a thread, which torch copies to the threads that work for it (csrc/pin/pin.h, Note
-    [A block travels])."""
-
-    block: Block | None = None
-    resolver_thread: int | None = None  # the thread whose tasks have blocks
-
-    def uses_resolver(self) -> bool:
-        """Whether tasks of this thread have blocks. Raises an error for tasks of another thread,
-        which only that thread can resolve."""
-        if self.resolver_thread not in (None, threading.get_ident()):
-            raise RuntimeError(MESSAGES["kTaskOfOtherThread"])
-        return self.resolver_thread is not None
-
-
-NO_PIN = ThreadPin()
-process_pin_name: str | None = None
-block_resolver: Callable[[], Block | None]
-
-
-def get_thread_pin() -> ThreadPin:
-    return thread_state.get_thread_value() or NO_PIN
-
-
-def set_thread_pin(block: Block | None, resolver_thread: int | None) -> None:
-    if block or resolver_thread is not None:
-        thread_state.set_thread_value(ThreadPin(block, resolver_thread))
-    elif thread_state.get_thread_value():
-        thread_state.set_thread_value(None)
-
-
-def find_open_block(block: Block | None) -> Block | None:
-    """Returns the first block, from this one outwards, that is open or belongs to another thread:
-    work that torch does for that thread keeps its pin after the block was left."""
-    while block and not block.is_open and block.is_of_this_thread:
-        block = block.outer
-    return block
-
-
-def pin_canonical_name(gradient: str, maximize: bool, /) -> str:
-    return resolve_convention(gradient, maximize) + ", maximize" * maximize
-
-
-def active_thread_block(pin: ThreadPin) -> Block | None:
-    """Returns the active block of this thread, and drops closed ones from the thread state, which
-    torch would copy to other threads. They are left there if a block was closed in a hook, around
-    which torch swaps the state, or in an event loop."""
-    block = find_open_block(pin.block)
-    if block is not pin.block:
-        set_thread_pin(block, pin.resolver_thread)
-    return block
-
-
-def pin_thread_block() -> Block | None:
-    # Does not drop closed blocks: leaving a block must not need a deeper stack than entering it, so
-    # that blocks can be left after a RecursionError.
-    pin = get_thread_pin()
-    pin.uses_resolver()
-    return find_open_block(pin.block)
-
-
-def pin_set_thread_block(block: Block | None, /) -> Block | None:
-    pin = get_thread_pin()
-    pin.uses_resolver()
-    set_thread_pin(block, pin.resolver_thread)
-    return pin.block
-
-
-def pin_set_process(name: str | None, /) -> None:
-    global process_pin_name
-    process_pin_name = name
-
-
-def pin_set_block_resolver(resolver: Callable[[], Block | None], /) -> None:
-    global block_resolver
-    block_resolver = resolver
-
-
-def pin_set_resolver_enabled(enabled: bool, /) -> None:
-    pin, thread = get_thread_pin(), threading.get_ident() if enabled else None
-    is_other = pin.resolver_thread not in (None, threading.get_ident())
-    if pin.resolver_thread != thread and (enabled or not is_other):
-        set_thread_pin(pin.block, thread)
-
-
-def pin_current() -> str | None:
-    if not Block.alive:
-        return process_pin_name
-    pin = get_thread_pin()
-    block = block_resolver() if pin.uses_resolver() else active_thread_block(pin)
-    return block.name if block else process_pin_name
-
+from clampgrad._torch.torchs_functions import CLAMP_FUNCTIONS, EXTREMA
 
 # ---- The node of a call -------------------------------------------------------------------------
 
@@ -340,7 +219,7 @@ def wrap_for_observer(name: str, kernel: Kernel) -> Kernel:
 
 # ---- Registration -------------------------------------------------------------------------------
 
-OVERLOADS = [clamp + overload for clamp in CLAMPS for overload in ("", ".Tensor")] + [*EXTREMA]
+OVERLOADS = [f + overload for f in CLAMP_FUNCTIONS for overload in ("", ".Tensor")] + [*EXTREMA]
 LISTS = [
     f"_foreach_{name}{in_place}.{overload}"
     for name in ("clamp_min", "clamp_max", "maximum", "minimum")

@@ -73,16 +73,16 @@ class Finding:
 
     @property
     def farthest(self) -> tuple[float, str]:
-        """The exact convention that would move the gradient farthest, and how far."""
+        """Returns the exact convention that would move the gradient farthest, and how far."""
         far = {k: math.inf if v is None else v for k, v in self.moved.items() if k in EXACT}
         name = max(far, key=lambda k: far[k], default="")
         return far.get(name, 0.0), name
 
     @property
     def by_release(self) -> tuple[float, str]:
-        """How far the gradient moves with the release of torch, and the convention that it then
-        has: ``"inclusive"`` up to 2.13, ``"joint"`` from 2.14 on. (0, "") if the gradient is the
-        same on the releases that are compared.
+        """Returns how far the gradient moves with the release of torch, and the convention that it
+        then has: ``"inclusive"`` up to 2.13, ``"joint"`` from 2.14 on. Returns (0, "") if the
+        gradient is the same on the releases that are compared.
         """
         is_decided = self.follows_torch and CHANGES[OF_CLAMPS].is_between(self.compared)
         if not is_decided or not self.moved:

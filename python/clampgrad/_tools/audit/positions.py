@@ -12,8 +12,9 @@ from clampgrad._tools.audit.calls import Operands
 from clampgrad._torch.surroundings import hidden_from_modes, in_transform
 
 # The bits of a position. The bounds alone decide the last three.
-ABOVE_LO, AT_LO, ABOVE_HI, AT_HI, NAN, EMPTY, SINGLE, NO_BOUND = (1 << i for i in range(8))
-BOUND_BITS = EMPTY | SINGLE | NO_BOUND
+ABOVE_LO, AT_LO, ABOVE_HI, AT_HI, NAN, EMPTY, SINGLE, NAN_LO = (1 << i for i in range(8))
+BOUND_BITS = EMPTY | SINGLE | NAN_LO
+NAN_HI = EMPTY | SINGLE  # no interval is both
 
 
 def find_positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
@@ -22,10 +23,9 @@ def find_positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
     if in_transform() or x.sum().isnan():  # the sum is NaN if an element is, and takes less time
         masks += [(x.isnan(), NAN)]
     if lo is not None:
-        masks += [(x > lo, ABOVE_LO), (x == lo, AT_LO), (lo.isnan(), NO_BOUND)]
+        masks += [(x > lo, ABOVE_LO), (x == lo, AT_LO), (lo.isnan(), NAN_LO)]
     if hi is not None:
-        masks += [(x > hi, ABOVE_HI), (x == hi, AT_HI)]
-        masks += [(hi.isnan() if lo is None else hi.isnan() & ~lo.isnan(), NO_BOUND)]
+        masks += [(x > hi, ABOVE_HI), (x == hi, AT_HI), (hi.isnan(), NAN_HI)]
     if lo is not None and hi is not None:
         masks += [(lo > hi, EMPTY), (lo == hi, SINGLE)]
     if in_transform():  # where nothing can be asked of a mask, and each may have a batch
@@ -42,12 +42,22 @@ def find_positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
 
 def cast_for_comparison(operands: Operands, dtype: torch.dtype) -> tuple[Any, ...]:
     """Returns the operands as the kernel compares them: in the dtype of the result."""
-    return tuple(None if v is None else torch.as_tensor(v).detach().to(dtype) for v in operands)
+    return tuple(
+        None if v is None else v.detach().to(dtype) if isinstance(v, Tensor) else number(v, dtype)
+        for v in operands
+    )
+
+
+def number(value: float, dtype: torch.dtype) -> Tensor:
+    """Returns a number as a Tensor of a dtype, rounded once: by way of the default dtype, which
+    torch.tensor(value) has, 0.1 would not be the 0.1 of float64."""
+    of_python = torch.int64 if isinstance(value, int) and abs(value) < 2**63 else torch.float64
+    return torch.tensor(value, dtype=of_python, device="cpu").to(dtype)
 
 
 def round_to_dtype(bound: float, dtype: torch.dtype) -> float:
     """Returns a number rounded to a dtype."""
-    return torch.tensor(bound, dtype=torch.float64, device="cpu").to(dtype).double().item()
+    return number(bound, dtype).double().item()
 
 
 def shortest_digits(number: float, dtype: torch.dtype) -> str:
@@ -66,7 +76,9 @@ def find_bound_bits(dtype: torch.dtype, lo: float | None, hi: float | None) -> i
 def example_elements(has_lo: bool, has_hi: bool) -> dict[int, Operands]:
     """Returns one example, an element with its bounds, for every possible position."""
     bounds = {(0.0 if has_lo else None, hi if has_hi else None) for hi in (2.0, 0.0, -2.0)}
-    bounds.add((torch.nan if has_lo else None, torch.nan if has_hi else None))
+    bounds |= set(
+        product([torch.nan, 0.0] if has_lo else [None], [torch.nan, 2.0] if has_hi else [None])
+    )
     examples: dict[int, Operands] = {}
     with hidden_from_modes():
         for (lo, hi), x in product(sorted(bounds, key=str), (-3.0, -2, -1, 0, 1, 2, 3, torch.nan)):

@@ -128,7 +128,8 @@ class Report:
 
     @property
     def suspects(self) -> list[Suspect]:
-        """Other calls that a release may have changed: first those whose condition was met."""
+        """Returns other calls that a release may have changed, those whose condition was met
+        first."""
         return sorted(self._suspects.values(), key=lambda s: (not s.met, s.file, s.line))
 
     def _contents(self) -> Contents:
@@ -157,7 +158,7 @@ class Report:
 
 
 def _to_json(value: Any) -> Any:
-    """Returns a value with words for infinity and NaN, which JSON has not."""
+    """Returns a value with words for infinity and NaN, which JSON does not have."""
     if isinstance(value, dict):
         return {key: _to_json(v) for key, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -32,6 +32,7 @@ COUNT, SIZE, SQUARE = range(3)
 SIGNS = [0, 1, 0]  # the sign in a response for each of the three
 
 PART_SIZE = 1 << 17  # elements that are summed at a time
+LARGEST = 1e150  # a larger gradient counts as this one, so that the sum of the squares is finite
 MOST_BOUNDS = 8  # pairs of bounds that a site remembers; a schedule may go through thousands
 
 
@@ -50,7 +51,7 @@ def use_pin(name: str | None) -> Iterator[None]:
 
 
 class SiteKey(NamedTuple):
-    """Calls that differ in one of these have a site each."""
+    """Identifies a site: calls that differ in one of these belong to different sites."""
 
     caller: Caller
     function: str
@@ -79,7 +80,7 @@ class Variant:
 
     @cached_property
     def current_response(self) -> GradientResponse | None:
-        """The gradients that the call returns, or None if it records none."""
+        """Returns the gradients that the call returns, or None if it records none."""
         if not self.records_gradient:
             return None
         call = self.call
@@ -260,6 +261,8 @@ def _sum_gradients(positions: Tensor, g: Tensor) -> Tensor:
 def _sum_part(positions: Tensor, g: Tensor) -> Tensor:
     index = positions.to(torch.int16).mul_(3).add_(g < 0).add_(g == 0, alpha=2)
     size = g.abs().double()
+    if g.dtype == torch.float64:
+        size.clamp_(max=LARGEST)
     weights = (None, size, size.square())
     return torch.stack([_histogram(index, 768, w).double() for w in weights]).view(3, 256, 3)
 

@@ -127,7 +127,7 @@ def _row(expression: str, names: Sequence[str], point: Any) -> Row:
 def _gradients(
     function: Callable[..., Tensor], arguments: Sequence[Tensor], free: list[bool], reduces: bool
 ) -> Tensor:
-    """One row per element: the gradient of that element of the result, argument by argument."""
+    """Returns one row per element of the result: its gradient, argument by argument."""
     arguments = [a.clone().requires_grad_(r) for a, r in zip(arguments, free)]
     wanted = [a for a, r in zip(arguments, free) if r]
     gradients = torch.autograd.grad(function(*arguments).sum(), wanted)
@@ -142,7 +142,7 @@ def _unique(rows: Tensor) -> list[Vector]:
 def _around(
     call: Callable[..., Tensor], values: list[Any], free: list[bool], reduces: bool
 ) -> tuple[list[Vector], int]:
-    """The limits of the gradient around a point, and the rule that applies there."""
+    """Returns the limits of the gradient around a point, and the rule that applies there."""
     generator = torch.Generator().manual_seed(0)
     step = 2.0**-16
 
@@ -177,7 +177,7 @@ def _around(
 
 
 def least(vertices: Sequence[Vector]) -> Vector:
-    """The point of least norm in the convex hull of a few points, searched face by face."""
+    """Returns the point of least norm in the convex hull of a few points, face by face."""
     points = torch.tensor(vertices, dtype=torch.float64, device="cpu")
     best: Tensor | None = None
     for size in range(1, min(len(points), points.shape[1] + 1) + 1):

@@ -109,7 +109,7 @@ NOT_DOCUMENTED = ("not of least norm", "no subgradient")  # verdicts
 
 
 def cells(row: Row) -> list[str]:
-    """A row as text, in the order of COLUMNS."""
+    """Returns a row as text, in the order of COLUMNS."""
 
     def several(vectors: list[Vector]) -> str:
         return " or ".join(map(text, vectors))
@@ -122,7 +122,7 @@ def cells(row: Row) -> list[str]:
 
 
 def as_data(rows: list[Row]) -> dict[str, Any]:
-    """All rows for JSON, where a NaN becomes null."""
+    """Returns all rows for JSON, where a NaN becomes null."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, (list, tuple)):

@@ -21,14 +21,14 @@ inline Index blockIdx, threadIdx;
 
 namespace warp {
 
-constexpr int kLanes = 32;
+constexpr int kWarpSize = 32;
 constexpr size_t kStack = 64 * 1024;
 
-inline ucontext_t scheduler, lanes[kLanes];
-inline bool done[kLanes];
-inline int lane, shuffles[kLanes];
-inline uint32_t slots[2]
-                     [kLanes]; // two, for some lanes write the next value before others have read
+inline ucontext_t scheduler, lanes[kWarpSize];
+inline bool done[kWarpSize];
+inline int lane, shuffles[kWarpSize];
+// Two, because some lanes write the next value before others have read.
+inline uint32_t slots[2][kWarpSize];
 inline std::function<void()> body;
 
 // What every lane says.
@@ -45,8 +45,8 @@ inline void run_lane() {
 }
 
 inline void run(int first_thread) {
-  static std::vector<char> stacks(kLanes * kStack);
-  for (lane = 0; lane < kLanes; ++lane) {
+  static std::vector<char> stacks(kWarpSize * kStack);
+  for (lane = 0; lane < kWarpSize; ++lane) {
     getcontext(&lanes[lane]);
     lanes[lane].uc_stack = {&stacks[lane * kStack], 0, kStack};
     lanes[lane].uc_link = &scheduler;
@@ -55,7 +55,7 @@ inline void run(int first_thread) {
     shuffles[lane] = 0;
   }
   while (!done[0]) {
-    for (lane = 0; lane < kLanes; ++lane) {
+    for (lane = 0; lane < kWarpSize; ++lane) {
       threadIdx.x = first_thread + lane;
       swapcontext(&scheduler, &lanes[lane]);
       TORCH_CHECK(done[lane] == done[0], "some lanes of a warp left before a shuffle of others");
@@ -86,7 +86,7 @@ inline uint32_t __umulhi(uint32_t a, uint32_t b) {
 inline uint32_t __ballot_sync(unsigned, bool value) {
   const uint32_t* const all = warp::exchange(value);
   uint32_t word = 0;
-  for (int i = 0; i < warp::kLanes; ++i) {
+  for (int i = 0; i < warp::kWarpSize; ++i) {
     word |= all[i] << i;
   }
   return word;
@@ -100,7 +100,7 @@ template <typename Kernel, typename... Args>
 void launch(c10::Device device, int64_t n, int64_t elements, Kernel kernel, Args... args) {
   warp::body = [&] { kernel(args...); };
   for (blockIdx.x = 0; blockIdx.x * elements < n; ++blockIdx.x) {
-    for (int first = 0; first < kThreads; first += kLanes) {
+    for (int first = 0; first < kThreads; first += kWarpSize) {
       warp::run(first);
     }
   }
