@@ -48,7 +48,12 @@ docs: $(NOX) ## Build the documentation site in out/site
 
 help: ## This list
 	awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
-	echo "  TORCH=$(TORCH) PYTHON=$(PYTHON) MAX_JOBS=$(MAX_JOBS) can be set on the command line."
+	echo "  These can be set on the command line:"
+	printf "    %-9s %s\n" TORCH "the release of torch (now $(TORCH))" PYTHON "the Python that makes environments (now $(PYTHON))" \
+		MAX_JOBS "how many files are compiled, and tests run, at once (now $(MAX_JOBS))" \
+		ARGS 'arguments for pytest, as in: make test ARGS="-k nan -x"' \
+		EXTRA "what the tests need: test, test-core or test-slow (now $(EXTRA))" \
+		WHEEL "wheels to install instead of building, as in: WHEEL=dist/NAME.whl make test"
 	echo "  All else is run by nox: \`make $(NOX)\` installs it, and \`$(NOX) -l\` lists what there is."
 
 # ---- What they stand on --------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import tarfile
 from pathlib import Path
 
 import nox
+import nox.project
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"
@@ -85,53 +86,8 @@ PORTABLE = [
 IS_PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
 IS_COMPILED = {"CLAMPGRAD_REQUIRE_COMPILED": "1"}  # or importing the package is an error
 
-# What .ci/run runs: parts, each with sessions and their arguments. Two kinds of tests, which take
-# minutes, run once with the compiled library: test_ways_to_differentiate on the usual release, and
-# test_compile.py on the newest.
-WITHOUT_WAYS = ("-k", "not test_ways_to_differentiate")
-CI = {
-    # Where no compiler is on PATH, as most users have none; with the library that has CUDA kernels.
-    "oldest": {f"no_compiler({OLDEST})": ("lab/test/test_changes.py", *WITHOUT_WAYS), "cuda": ()},
-    # What depends on a release, without a compiler and with one.
-    "newest": {
-        f"no_compiler({NEWEST})": (
-            *test_files("table", "conventions", "tensors", "defects", "errors", "gradcheck"),
-            *test_files("pin", "pin", "pin_tasks"),
-            *("lab/test/test_changes.py", *WITHOUT_WAYS),
-        ),
-        f"tests({NEWEST})": (
-            *("lab/test/test_patches_apply.py", "lab/test/test_patches_one_truth.py"),
-            *test_files("compile", "compile"),
-            *test_files("matrix", "matrix"),
-            *("-m", "not slow", "-k", "not test_matrix or Inductor"),
-        ),
-    },
-    # What a device has of its own: compositions, forward and backward. Under a transform they run
-    # on a CPU as well, and the host's memory, imports and compilers are the same.
-    "mock": {
-        "mock": (
-            *("test/table", "test/nn", "test/kernels", "test/matrix"),
-            *test_files("transforms", "forward"),
-            *("--ignore-glob=*/test_functions.py", "--ignore-glob=*/test_memory.py"),
-            *("-k", "not (test_ways_to_differentiate or torch.ops or overlapping)"),
-        )
-    },
-    "usual": {
-        f"tests({USUAL})": (
-            *("test", "lab/test", "--ignore=test/compile/test_compile.py"),
-            *("-m", "not slow and not jax and not build", "--durations=25"),
-        )
-    },
-    # Both implementations change torch by the same Python, and Inductor fuses both in the same way.
-    "portable": {
-        f"portable({USUAL})": (
-            *("--ignore=test/pin/test_pin_first.py", "--ignore=test/nn/test_set_gradient.py"),
-            *("--ignore-glob=*/test_convert*.py", "--deselect=test/compile/test_compile_memory.py"),
-            "--deselect=test/compile/test_compile.py::test_one_kernel_each_way",
-            *WITHOUT_WAYS,
-        )
-    },
-}
+# What .ci/run runs, and why it leaves out what it does.
+PARTS = nox.project.load_toml(".ci/parts.toml")
 
 
 # ---- How they are run ----------------------------------------------------------------------------
@@ -682,9 +638,11 @@ def install(session, torch):
 
 
 @torch_session()
-@for_each("part", [*CI])
+@for_each("part", [*PARTS])
 def ci(session, part):
-    """Run a part of what every change must pass, on the wheels of dist/"""
-    choose_for_ci({"oldest": OLDEST, "newest": NEWEST}.get(part, USUAL))
-    for name, words in CI[part].items():
+    """Run a part of what every change must pass (.ci/parts.toml), on the wheels of dist/"""
+    releases = {"OLDEST": OLDEST, "USUAL": USUAL, "NEWEST": NEWEST}
+    choose_for_ci(releases.get(part.upper(), USUAL))
+    for name, words in PARTS[part].items():
+        name = re.sub("[A-Z]+", lambda release: releases[release[0]], name)
         session.notify(name, words)

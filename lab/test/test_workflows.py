@@ -1,14 +1,21 @@
 """What the workflows publish and test; and all that names our sessions names such as there are."""
 
+import json
 import re
 from fnmatch import fnmatch
 from pathlib import Path
 
+import pytest
 import yaml
 
 from buildtools.library import PROJECT, PYTHONS, VERSION
 from buildtools.torch_here import RELEASES
 from common import run_checked
+
+try:
+    import tomllib
+except ModuleNotFoundError:
+    import tomli as tomllib  # which pytest requires on Python 3.10
 
 ROOT = Path(__file__).parents[2]
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
@@ -88,18 +95,48 @@ def test_the_changelog_begins_with_the_version():
     assert re.fullmatch(rf"{re.escape(VERSION)} \((unreleased|\d{{4}}-\d\d-\d\d)\)", headings[0])
 
 
-def test_ci_runs_every_part():
-    """Those of CI in noxfile.py, each once."""
-    table = (ROOT / "noxfile.py").read_text().partition("\nCI = {\n")[2].partition("\n}\n")[0]
+@pytest.fixture(scope="module")
+def sessions():
+    """The sessions of noxfile.py, with their parameters, as nox itself lists them."""
+    nox = ROOT / ".venv/nox/bin/nox"
+    if not nox.exists():
+        pytest.skip(f"there is no nox: `make {nox.relative_to(ROOT)}`, as .ci/run does")
+    words = ("--list", "--json", "-k", "lint or not lint")  # without -k, it lists lint alone
+    return json.loads(run_checked(nox, *words, cwd=ROOT))
+
+
+def test_ci_runs_every_part(sessions):
+    """Those of .ci/parts.toml, each once."""
     script = (ROOT / ".ci/run").read_text()
     looped = re.search(r"^for part in ([\w ]+); do .* \"ci\(\$part\)\"", script, re.M)[1].split()
     alone = re.findall(r"\"ci\((\w+)\)\"", script)
-    assert sorted(looped + alone) == sorted(re.findall(r'^    "(\w+)": {', table, re.M)) != []
+    parts = [s["call_spec"]["part"] for s in sessions if s["name"] == "ci"]
+    assert sorted(looped + alone) == sorted(parts) != []
 
 
-def test_sessions_and_targets_that_are_named_exist():
+def paths_in(words):
+    """The files and folders that an argument of pytest names, as patterns."""
+    for word in words:
+        path = word.rpartition("=")[2].partition("::")[0]
+        if path.startswith(("test", "lab", "*/")):
+            yield path.replace("*/", "test/**/")
+
+
+def test_what_ci_runs_exists(sessions):
+    """Its sessions; and each path, because pytest ignores what does not exist without a word."""
+    releases = {"OLDEST": RELEASES[0], "NEWEST": RELEASES[-1]}
+    releases["USUAL"] = run_checked("make", "-s", "print-TORCH", cwd=ROOT).strip()
+    parts = tomllib.loads((ROOT / ".ci/parts.toml").read_text())
+    runs = {name: words for part in parts.values() for name, words in part.items()}
+    names = {re.sub("[A-Z]+", lambda release: releases[release[0]], name) for name in runs}
+    assert names <= {s["session"] for s in sessions}
+    patterns = [pattern for words in runs.values() for pattern in paths_in(words)]
+    assert len(patterns) > 20 and [p for p in patterns if not any(ROOT.glob(p))] == []
+
+
+def test_sessions_and_targets_that_are_named_exist(sessions):
     """By pages, scripts, workflows and messages."""
-    sessions = re.findall(r"^def (\w+)\(session", (ROOT / "noxfile.py").read_text(), re.M)
+    known = {s["name"] for s in sessions}
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
     endings = (".md", ".sh", ".py", ".yml", ".ipynb", ".h", ".cpp", ".toml", ".ci/run")
     files = [
@@ -110,8 +147,6 @@ def test_sessions_and_targets_that_are_named_exist():
         text = file.read_text()
         session_names = re.findall(r"nox -s \"?([a-z]\w+)", text)
         target_names = re.findall(r"`make ([a-z][\w-]+)|^make (\w+) +#", text, re.M)
-        assert {*session_names} <= {*sessions} and {"".join(m) for m in target_names} <= {
-            *targets
-        }, file
+        assert {*session_names} <= known and {"".join(m) for m in target_names} <= {*targets}, file
         name_count += len(session_names)
     assert name_count > 20

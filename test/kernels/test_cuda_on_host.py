@@ -1,8 +1,18 @@
 """The CUDA kernels do what the CPU's do: the same bits, results and gradients, element for element.
 
 Their sources are compiled for the host and run there, a warp as 32 coroutines that meet at every
-shuffle (cuda_on_host/). So indices, tails, alignment and arithmetic are checked without a GPU;
-what a GPU adds (streams, its memory, its compiler) is checked in test_cuda.py.
+shuffle. So indices, tails, alignment, rules and bits are checked without a GPU. Three files are
+left out, and cuda_on_host/ has stubs for them:
+
+- packed.cuh: the instructions for two 16-bit numbers, and inline PTX. The stub computes the same
+  with one float after the other.
+- memory.cuh: loads and stores of 16 bytes, in inline PTX. The stub copies a struct, which traps if
+  it is misaligned.
+- launch.cuh: streams, devices and the number of rows. The stub runs one warp after the other, and
+  has its own shuffles, votes and byte permutations.
+
+So intrinsics and PTX run on a GPU alone. test_cuda.py tests these there, and with them what nvcc
+makes of all of it.
 """
 
 import os
@@ -263,7 +273,7 @@ def test_no_input_is_copied(kernels, shapes, format):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name, call", [("numbers", c) for c in RECORDED] + TENSORS, ids=str)
 def test_gradients_that_are_broadcast(kernels, name, call, dtype):
-    """One kernel looks up what each argument gets, whatever the rule."""
+    """A backward reads such a gradient in place, under every rule."""
     shape = (6, 33, 4, 8)
     count = {"numbers": 1, "clamp": 3}.get(name, 2)
     for i, of_g in enumerate([(), (33, 1, 1), (6, 1, 4, 1)]):

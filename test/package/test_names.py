@@ -1,7 +1,7 @@
 """Words that say nothing as a name are not used for new ones: CONTRIBUTING.md, "Names".
 
-names.json has the words, and how many names each still is. A count may fall and not rise: after a
-renaming, `python test/package/test_names.py` writes the counts of now.
+names.json has the words, and how many names each still is at most. A count may fall and not rise:
+after a renaming, `python test/package/test_names.py` lowers what is lower now, and raises nothing.
 """
 
 import ast
@@ -54,11 +54,10 @@ def test_words_are_counted():
 
 
 def test_no_word_names_more_than_before():
-    now = count_words()
-    more = {word: n for word, n in now.items() if n > ALLOWED[word]}
+    more = {word: n for word, n in count_words().items() if n > ALLOWED[word]}
     assert not more, f'new names of these words (CONTRIBUTING.md, "Names"): {more}'
-    assert now == ALLOWED, "there are fewer now: python test/package/test_names.py"
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(count_words(), indent=0) + "\n")
+    lowered = {word: min(n, ALLOWED[word]) for word, n in count_words().items()}
+    FILE.write_text(json.dumps(lowered, indent=0) + "\n")
