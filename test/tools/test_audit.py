@@ -130,10 +130,10 @@ def test_a_number_is_rounded_to_the_dtype_of_the_result_alone(lo, hi, dtype, def
     try:
         x = torch.tensor([lo - 1, lo, 0.2, hi, hi * 2], dtype=torch.float64, device="cpu")
         x = x.to(dtype).to(torch.get_default_device()).requires_grad_()
-        (found,) = audited(lambda x: torch.clamp(x, lo, hi), x)
+        (finding,) = audited(lambda x: torch.clamp(x, lo, hi), x)
     finally:
         torch.set_default_dtype(before)
-    assert (found.at_bound, found.beyond) == (2, 2)
+    assert (finding.at_bound, finding.beyond) == (2, 2)
 
 
 @pytest.mark.parametrize("differentiated", [1, 3])
@@ -146,19 +146,19 @@ def test_one_bound_that_is_nan(differentiated):
     def gradient(f):
         return torch.cat(eager(lambda *args: f(*args, *fixed), args, torch.ones(24)))
 
-    (found,) = audited(lambda *args: torch.clamp(*args, *fixed), *args)
-    assert (found.elements, found.nan) == (24, 19)
+    (finding,) = audited(lambda *args: torch.clamp(*args, *fixed), *args)
+    assert (finding.elements, finding.nan) == (24, 19)
     was = gradient(torch.clamp)
     for convention in EXACT:
         distance = (gradient(partial(clampgrad.clamp, gradient=convention)) - was).norm()
-        assert found.moved[convention] == pytest.approx((distance / was.norm()).item(), abs=1e-6)
+        assert finding.moved[convention] == pytest.approx((distance / was.norm()).item(), abs=1e-6)
 
 
 def test_gradients_whose_squares_are_infinite():
     x = torch.zeros(3, dtype=torch.float64, requires_grad=True)
-    (found,) = audited(lambda x: torch.clamp(x, 0.0, 1.0) * 1e160, x)
-    assert found.moved["joint" if RELEASED == "inclusive" else "inclusive"] in (1, None)
-    assert found.moved[RELEASED] == 0
+    (finding,) = audited(lambda x: torch.clamp(x, 0.0, 1.0) * 1e160, x)
+    assert finding.moved["joint" if RELEASED == "inclusive" else "inclusive"] in (1, None)
+    assert finding.moved[RELEASED] == 0
 
 
 def test_sites_steps_and_dead_elements():
