@@ -62,8 +62,8 @@ BYTES = 16 << 30  # per mutant: one that reads a size from nowhere may ask for a
 
 # For each folder, its tests: those before the cells, which notice most mutants in seconds, and
 # those after them. The rules break every file of these folders.
-BEFORE_CELLS = {f"test/table/test_{name}.py" for name in ("conventions", "tensors", "errors")}
-KERNELS = [*sorted(BEFORE_CELLS)] + [f"test/{test}" for test in (
+BEFORE_CELLS = [f"test/table/test_{name}.py" for name in ("table", "tensors", "errors")]
+KERNELS = BEFORE_CELLS + [f"test/{test}" for test in (
     *(f"kernels/test_{name}.py" for name in ("values", "gate", "operator_counts", "devices")),
     *(f"table/test_{name}.py" for name in ("defects", "rounding", "in_place", "nan")),
     "matrix/test_fuzz.py::test_found_once", "matrix/test_matrix.py::test_every_form_compiled", "matrix/test_refused.py",
