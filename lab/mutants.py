@@ -334,7 +334,7 @@ def report_first_failure(
     from matrix.run import check
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # or pytest would end as if a test had failed
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, resource.RLIM_INFINITY))
     if of_cpu < math.inf:
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(of_cpu), resource.RLIM_INFINITY))
     # Processes that a test starts have these, too.
