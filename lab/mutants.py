@@ -7,11 +7,11 @@
 
 A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is
 left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
-process, forked from one that has everything imported. It runs cells of test/matrix, then the tests
-of its folder, until one fails, or the process crashes or takes far longer than the unbroken
-library. An interrupted run goes on, at a later commit too, as long as the package is as it was;
-what a file of tests has decided is tried again when that file has changed. waived_mutants.yaml
-lists what no test can notice.
+process, forked from one that has everything imported. It runs the quickest tests of its folder,
+cells of test/matrix, then the other tests, until one fails, or the process crashes, or takes far
+longer or more memory than the unbroken library. An interrupted run goes on, at a later commit too,
+as long as the package is as it was; what a file of tests has decided is tried again when that file
+has changed. waived_mutants.yaml lists what no test can notice.
 """
 
 from __future__ import annotations
@@ -58,11 +58,14 @@ DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
 DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}") ?: "0");\n'
 CELLS = 600
 SECONDS = 1800  # per mutant, if it waits for ever; one that computes for ever ends earlier
+BYTES = 16 << 30  # per mutant: one that reads a size from nowhere may ask for all that there is
 
-# For each folder, the tests that run after the cells. The rules break every file of these folders.
-KERNELS = [f"test/{test}" for test in (
-    *(f"kernels/test_{name}.py" for name in ("gate", "operator_counts", "devices")),
-    *(f"table/test_{name}.py" for name in ("defects", "errors", "rounding", "in_place", "nan")),
+# For each folder, its tests: those before the cells, which notice most mutants in seconds, and
+# those after them. The rules break every file of these folders.
+BEFORE_CELLS = [f"test/table/test_{name}.py" for name in ("table", "tensors", "errors")]
+KERNELS = BEFORE_CELLS + [f"test/{test}" for test in (
+    *(f"kernels/test_{name}.py" for name in ("values", "gate", "operator_counts", "devices")),
+    *(f"table/test_{name}.py" for name in ("defects", "rounding", "in_place", "nan")),
     "matrix/test_fuzz.py::test_found_once", "matrix/test_matrix.py::test_every_form_compiled", "matrix/test_refused.py",
     "transforms/test_func.py", "transforms/test_func_tensors.py", "transforms/test_forward.py", "pin/test_pin_calls.py",
     "kernels/test_kernels.py::test_what_is_broadcast",
@@ -331,6 +334,7 @@ def report_first_failure(
     from matrix.run import check
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # or pytest would end as if a test had failed
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, resource.RLIM_INFINITY))
     if of_cpu < math.inf:
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(of_cpu), resource.RLIM_INFINITY))
     # Processes that a test starts have these, too.
@@ -338,17 +342,28 @@ def report_first_failure(
     library = ctypes.CDLL(str(next(LIB.rglob("libclampgrad*"))))
     ctypes.c_int.in_dll(library, SYMBOL).value = k
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    for cell in cells:
-        try:
-            check(cell)
-        except (MemoryError, OSError):
-            raise  # of this machine
-        except BaseException:  # pytest.fail and pytest.skip raise a BaseException
-            return send_end.send(repr(cell)[:200])
-
     quiet = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
     quiet += ["-m", "not slow", "-k", "not any_bytecode"]
-    send_end.send(next((t for t in tests if pytest.main([*quiet, t]) != pytest.ExitCode.OK), None))
+
+    def run_test(test: str) -> bool:
+        return pytest.main([*quiet, test]) == pytest.ExitCode.OK
+
+    def run_cell(cell) -> bool:
+        try:
+            check(cell)
+        except OSError:
+            raise  # of this machine
+        except BaseException:  # pytest.fail and pytest.skip raise a BaseException
+            return False
+        return True
+
+    for test in (t for t in tests if t in BEFORE_CELLS):
+        if not run_test(test):
+            return send_end.send(test)
+    for cell in cells:
+        if not run_cell(cell):
+            return send_end.send(repr(cell)[:200])
+    send_end.send(next((t for t in tests if t not in BEFORE_CELLS and not run_test(t)), None))
 
 
 class WorkerKilled(Exception):

@@ -93,3 +93,43 @@ def test_the_warning_names_the_line_that_calls_a_decorated_function():
 def test_compiled_code_is_no_graph_that_loses_a_pin():
     function = torch.compile(Decorated(), backend="eager")
     assert slope(function) == slope(function) == STRAIGHT_THROUGH_SLOPES
+
+
+# ---- Who observes the calls ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def observed():
+    """What an observer is told of: names of calls, and their results if it asks for them."""
+    calls = []
+
+    def observe(name, args):
+        calls.append(name)
+        if isinstance(args[0], torch.Tensor) and args[0].dim() == 0:
+            return None  # no result of this call
+        return calls.append
+
+    clampgrad._implementation.pin_register_kernels()
+    clampgrad._implementation.pin_observe(observe)
+    yield calls
+    clampgrad._implementation.pin_observe(None)
+
+
+def test_an_observer_sees_each_call_and_its_result(observed):
+    results = [torch.clamp(torch.ones(1), 2.0), torch.maximum(torch.ones(1), torch.zeros(1))]
+    assert observed == ["aten::clamp", results[0], "aten::maximum", results[1]]
+
+
+def test_an_observer_of_an_operator_without_a_result(observed):
+    xs = [torch.ones(1)]
+    torch._foreach_clamp_min_(xs, 2.0)
+    assert xs[0] == 2 and observed == ["aten::_foreach_clamp_min_", None]
+
+
+def test_an_observer_sees_what_a_call_calls_only_if_it_wants_no_result(observed):
+    gradient = torch.func.grad(lambda x: x.clamp(0.0, 1.0).sum())
+    gradient(torch.ones(1))
+    assert observed[::2] == ["aten::clamp"]  # not the one that this level calls below
+    observed.clear()
+    gradient(torch.ones(()))
+    assert observed == ["aten::clamp"] * 2
