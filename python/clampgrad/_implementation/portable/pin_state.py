@@ -46,11 +46,8 @@ class ThreadPin(NamedTuple):
     block: Block | None = None
     resolver_thread: int | None = None  # the thread whose tasks have blocks
 
-    def uses_resolver(self) -> bool:
-        """Whether tasks of this thread have blocks. Raises an error for tasks of another thread,
-        which only that thread can resolve."""
-        if self.resolver_thread not in (None, threading.get_ident()):
-            raise RuntimeError(MESSAGES["kTaskOfOtherThread"])
+    def needs_resolver(self) -> bool:
+        """Whether tasks of this thread have blocks."""
         return self.resolver_thread is not None
 
 
@@ -61,6 +58,15 @@ block_resolver: Callable[[], Block | None]
 
 def get_thread_pin() -> ThreadPin:
     return thread_state.get_thread_value() or NO_PIN
+
+
+def get_resolvable_pin() -> ThreadPin:
+    """Returns the pin of this thread. Raises an error if the pin is that of tasks of another
+    thread, which only that thread can resolve."""
+    pin = get_thread_pin()
+    if pin.resolver_thread not in (None, threading.get_ident()):
+        raise RuntimeError(MESSAGES["kTaskOfOtherThread"])
+    return pin
 
 
 def set_thread_pin(block: Block | None, resolver_thread: int | None) -> None:
@@ -95,14 +101,11 @@ def active_thread_block(pin: ThreadPin) -> Block | None:
 def pin_thread_block() -> Block | None:
     # Does not drop closed blocks: leaving a block must not need a deeper stack than entering it, so
     # that blocks can be left after a RecursionError.
-    pin = get_thread_pin()
-    pin.uses_resolver()
-    return find_open_block(pin.block)
+    return find_open_block(get_resolvable_pin().block)
 
 
 def pin_set_thread_block(block: Block | None, /) -> Block | None:
-    pin = get_thread_pin()
-    pin.uses_resolver()
+    pin = get_resolvable_pin()
     set_thread_pin(block, pin.resolver_thread)
     return pin.block
 
@@ -127,6 +130,6 @@ def pin_set_resolver_enabled(enabled: bool, /) -> None:
 def pin_current() -> str | None:
     if not Block.alive:
         return process_pin_name
-    pin = get_thread_pin()
-    block = block_resolver() if pin.uses_resolver() else active_thread_block(pin)
+    pin = get_resolvable_pin()
+    block = block_resolver() if pin.needs_resolver() else active_thread_block(pin)
     return block.name if block else process_pin_name
