@@ -77,6 +77,18 @@ def test_undo_after_a_library_has_undone_its_class():
     assert type(module) is nn.ReLU6 and not clampgrad.nn.conversions(module)
 
 
+def test_undo_of_a_class_that_a_library_derived_from_ours_before():
+    """Nothing is left to undo, whether the library undoes its class first or not."""
+    module = clampgrad.nn.Clamp(0, 1)
+    module.register_buffer("scale", torch.ones(1))
+    nn.utils.parametrize.register_parametrization(module, "scale", nn.Identity())
+    clampgrad.nn.set_gradient(module, "inclusive")
+    nn.utils.parametrize.remove_parametrizations(module, "scale")
+    clampgrad.nn.undo(module)
+    assert not clampgrad.nn.conversions(module) and module.gradient == "min_norm"
+    assert clampgrad.nn.undo(clampgrad.nn.set_gradient(module, "half")).gradient == "min_norm"
+
+
 def test_undo_restores_what_one_of_ours_was():
     model = nn.Sequential(clampgrad.nn.ReLU(gradient="half"), clampgrad.nn.Clamp(0, 1))
     clampgrad.nn.undo(clampgrad.nn.set_gradient(model, "inclusive"))

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
+from clampgrad._tools.audit.positions import AT_LO, cast_for_comparison, find_positions
 from common import RELEASED, eager, random_with_ties
 from oracle import CONVENTIONS, EXACT, EXTREMA
 
@@ -152,6 +153,26 @@ def test_one_bound_that_is_nan(differentiated):
     for convention in EXACT:
         distance = (gradient(partial(clampgrad.clamp, gradient=convention)) - was).norm()
         assert finding.moved[convention] == pytest.approx((distance / was.norm()).item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_an_infinite_gradient_is_none_that_is_merely_large(dtype):
+    x = torch.tensor([0.0, 1.0, 2.0, 0.5], dtype=dtype, requires_grad=True)
+    g = torch.tensor([torch.inf, 1.0, 1.0, -torch.inf], dtype=dtype)
+    (finding,) = audited(lambda x: x.clamp(0, 1), x, g=g)
+    assert finding.not_finite["joint" if RELEASED == "inclusive" else "inclusive"] == 1
+    assert "gradient-not-finite" in {w.name for w in finding.warnings}
+
+
+def test_an_integer_is_rounded_once():
+    """That of NumPy, and one beyond int64, too."""
+    for number in (2**62 + 2**38 + 1, 2**63 + 2**39 + 1):
+        x = torch.tensor([number], dtype=torch.uint64).float().requires_grad_()
+        position = find_positions(*cast_for_comparison((x, number, None), torch.float32))
+        assert position.tolist() == [AT_LO]
+    numpy = pytest.importorskip("numpy")
+    (one,) = cast_for_comparison((numpy.int64(2**62 + 2**38 + 1),), torch.float32)
+    assert one == 2**62 + 2**39
 
 
 def test_gradients_whose_squares_are_infinite():

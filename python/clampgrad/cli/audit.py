@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> int | str | None:
     finally:  # of a program that is interrupted, too, but not of a process that it has forked
         if os.getpid() == process:
             _write_report(audit_block.report, file)
-    if code or not options.fail_on:
+    if code or not options.fail_on or os.getpid() != process:
         return code
     names = {warning.name for finding in audit_block.report for warning in finding.warnings}
     failing = names if "any" in options.fail_on else names.intersection(options.fail_on)

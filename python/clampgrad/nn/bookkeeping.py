@@ -170,11 +170,12 @@ def restore(module: nn.Module) -> None:
     for name in ("gradient", "maximize"):
         values.pop(name, None)
     values.update(attributes)
-    present = type(module)
-    if present not in (original, OUR_CLASS.get(original)):
+    present, replacement = type(module), OUR_CLASS.get(original)
+    if replacement and present is not replacement and issubclass(present, replacement):
         # A library, such as fully_shard, has derived a class from ours since. The module keeps it,
         # with torch's gradient but at NaN, until undo is called where the library has undone that.
         return
     del values[ORIGINAL_CLASS]
-    module.__class__ = original
-    bind_forward_again(module, present.forward)
+    if present in (original, replacement):
+        module.__class__ = original
+        bind_forward_again(module, present.forward)

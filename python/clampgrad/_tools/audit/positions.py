@@ -3,6 +3,7 @@
 import math
 from functools import lru_cache
 from itertools import product
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -51,8 +52,10 @@ def cast_for_comparison(operands: Operands, dtype: torch.dtype) -> tuple[Any, ..
 def number(value: float, dtype: torch.dtype) -> Tensor:
     """Returns a number as a Tensor of a dtype, rounded once: by way of the default dtype, which
     torch.tensor(value) has, 0.1 would not be the 0.1 of float64."""
-    of_python = torch.int64 if isinstance(value, int) and abs(value) < 2**63 else torch.float64
-    return torch.tensor(value, dtype=of_python, device="cpu").to(dtype)
+    exact = torch.float64
+    if isinstance(value, Integral) and -(2**63) <= value < 2**64:  # one of NumPy's, too
+        value, exact = int(value), torch.int64 if value < 2**63 else torch.uint64
+    return torch.tensor(value, dtype=exact, device="cpu").to(dtype)
 
 
 def round_to_dtype(bound: float, dtype: torch.dtype) -> float:

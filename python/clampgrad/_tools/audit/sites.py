@@ -262,7 +262,7 @@ def _sum_part(positions: Tensor, g: Tensor) -> Tensor:
     index = positions.to(torch.int16).mul_(3).add_(g < 0).add_(g == 0, alpha=2)
     size = g.abs().double()
     if g.dtype == torch.float64:
-        size.clamp_(max=LARGEST)
+        size.masked_fill_((size > LARGEST) & (size < math.inf), LARGEST)
     weights = (None, size, size.square())
     return torch.stack([_histogram(index, 768, w).double() for w in weights]).view(3, 256, 3)
 
