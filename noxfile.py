@@ -83,6 +83,7 @@ PORTABLE = [
     *test_files("kernels", "layouts"),
     *test_files("compile", "compile", "compile_memory"),
     *test_files("matrix", "refused", "fuzz"),
+    *test_files("tools", "audit", "audit_sees"),
 ]
 IS_PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
 IS_COMPILED = {"CLAMPGRAD_REQUIRE_COMPILED": "1"}  # or importing the package is an error
