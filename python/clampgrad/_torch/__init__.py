@@ -7,6 +7,7 @@
     engine          how Python enters the engine of autograd
     thread_state    the state that torch copies to the threads that work for a thread
     compiler        how compiled code is guarded and dropped, and the kernels that tracing caches
+    rounding        numbers, rounded to a dtype as torch rounds them beside a Tensor
     torchs_functions  torch's clamps, extrema and activations, as they were at import
     our_functions   introduces our functions to torch.compile, torch.fx and torch.jit
     modules         modules of torch whose forward an attribute of the instance overrides

@@ -125,9 +125,8 @@ def change_class(module: nn.Module, gradient: Gradient, maximize: bool) -> str |
     if new is None:
         return f"its class, {kind.__name__}, derives from torch's"
     attributes = {k: v for k, v in vars(module).items() if k in ("gradient", "maximize")}
-    vars(module).setdefault(
-        ORIGINAL_CLASS, (kind, attributes)
-    )  # undo leaves that of a derived class
+    # It is there already where undo had to leave it, because a library has derived a class.
+    vars(module).setdefault(ORIGINAL_CLASS, (kind, attributes))
     module.__class__ = new
     if not bind_forward_again(module):
         restore(module)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._torch.dispatcher import exclude_outer_levels
+from clampgrad._torch.rounding import cast_number
 from clampgrad._torch.surroundings import (
     KEEPS_WRITTEN_INPUTS,
     dispatch_modes_are_on,
@@ -95,15 +96,8 @@ def round_to_dtype(number: Any, dtype: torch.dtype) -> Any:
 
 @lru_cache(1024, typed=True)
 def rounded(number: float, dtype: torch.dtype) -> float:
-    kind = (
-        torch.float64
-        if isinstance(number, float)
-        else torch.int64
-        if number < 2**63
-        else torch.uint64
-    )
     with exclude_outer_levels():
-        result = torch.tensor(number, dtype=kind, device="cpu").to(dtype).item()
+        result = cast_number(number, dtype).item()
     return number if math.isinf(result) else result
 
 

@@ -3,13 +3,13 @@
 import math
 from functools import lru_cache
 from itertools import product
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from clampgrad._tools.audit.calls import Operands
+from clampgrad._torch.rounding import cast_number
 from clampgrad._torch.surroundings import hidden_from_modes, in_transform
 
 # The bits of a position. The bounds alone decide the last three.
@@ -43,24 +43,17 @@ def find_positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
 
 def cast_for_comparison(operands: Operands, dtype: torch.dtype) -> tuple[Any, ...]:
     """Returns the operands as the kernel compares them: in the dtype of the result."""
-    return tuple(
-        None if v is None else v.detach().to(dtype) if isinstance(v, Tensor) else number(v, dtype)
-        for v in operands
-    )
 
+    def cast(operand: Any) -> Tensor:
+        is_tensor = isinstance(operand, Tensor)
+        return operand.detach().to(dtype) if is_tensor else cast_number(operand, dtype)
 
-def number(value: float, dtype: torch.dtype) -> Tensor:
-    """Returns a number as a Tensor of a dtype, rounded once: by way of the default dtype, which
-    torch.tensor(value) has, 0.1 would not be the 0.1 of float64."""
-    exact = torch.float64
-    if isinstance(value, Integral) and -(2**63) <= value < 2**64:  # one of NumPy's, too
-        value, exact = int(value), torch.int64 if value < 2**63 else torch.uint64
-    return torch.tensor(value, dtype=exact, device="cpu").to(dtype)
+    return tuple(None if operand is None else cast(operand) for operand in operands)
 
 
 def round_to_dtype(bound: float, dtype: torch.dtype) -> float:
     """Returns a number rounded to a dtype."""
-    return number(bound, dtype).double().item()
+    return cast_number(bound, dtype).double().item()
 
 
 def shortest_digits(number: float, dtype: torch.dtype) -> str:
