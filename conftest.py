@@ -7,7 +7,9 @@ import torch
 
 import clampgrad
 from clampgrad.cli import main
-from common import RELEASE, has_kernels, package_path, run
+from testing.cases import has_kernels
+from testing.processes import package_path, run
+from testing.releases import RELEASE
 
 TIMES_GUARDS = "profile_guard_manager"
 TINY = sys.float_info.min
@@ -22,7 +24,7 @@ def pytest_configure(config):
     os.environ.pop("COLUMNS", None)
     # Before the tests are collected: some make tensors when they are imported.
     if config.getoption("device") == "mock":
-        import mock_device  # it needs a compiler, and setuptools
+        from testing import mock_device  # it needs a compiler, and setuptools
 
         mock_device.register()
     if config.getoption("device") != "cpu":

@@ -1,8 +1,8 @@
 """How processes end that have used a GPU under load: with stock torch and with clampgrad, with an
 autograd function in Python and without. On a GPU two processes, of which one under
 compute-sanitizer, ended with "terminate called without an active exception" after all was right;
-this counts whose they are. So do processes with the device of test/mock_device.py, whose backward
-runs in a thread of its own too.
+this counts whose they are. So do processes with the device of testing/mock_device.py, whose
+backward runs in a thread of its own too.
 
     python -m lab.ends --out FILE [--device cuda | mock] [--runs 200] [--at-a-time 16]
                        [--seconds 360]
@@ -22,8 +22,7 @@ PROGRAM = """
 import sys, torch
 library, function, device = sys.argv[1:]
 if device == "mock":
-    sys.path.append("test")
-    import mock_device
+    from testing import mock_device
     mock_device.register()
 if library == "clampgrad":
     from clampgrad import clamp, maximum

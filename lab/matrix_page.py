@@ -16,10 +16,10 @@ import torch
 
 import clampgrad
 import records
-from matrix.levels import WORDS
-from matrix.run import CONTEXTS, FORMS, applies, calls, check, waived
-from matrix.waivers import PORTABLE
 from records import table
+from testing.matrix.levels import WORDS
+from testing.matrix.run import CONTEXTS, FORMS, applies, calls, check, waived
+from testing.matrix.waivers import PORTABLE
 
 BLOCK = [name for name, form in FORMS.items() if form.pin and not form.process]
 PROCESS = [name for name, form in FORMS.items() if form.process]
@@ -89,7 +89,7 @@ def ran(context, form, wanted, order):
             try:
                 reason = check(cell)
             except Exception as e:
-                sys.exit(f'python -m matrix "{cell}"\n{type(e).__name__}: {e}')
+                sys.exit(f'python -m testing.matrix "{cell}"\n{type(e).__name__}: {e}')
             held += not reason
             refused += bool(reason)
         reasons.update([reason] if reason else [])

@@ -8,7 +8,7 @@
 A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is
 left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
 process, forked from one that has everything imported. It runs the quickest tests of its folder,
-cells of test/matrix, then the other tests, until one fails, or the process crashes, or takes far
+cells of testing/matrix, then the other tests, until one fails, or the process crashes, or takes far
 longer or more memory than the unbroken library. An interrupted run goes on, at a later commit too,
 as long as the package is as it was; what a file of tests has decided is tried again when that file
 has changed. waived_mutants.yaml lists what no test can notice.
@@ -47,7 +47,7 @@ import yaml
 
 import records
 from lab.sessions import PACKAGE
-from quick_build import build_quickly, copy_to
+from testing.quick_build import build_quickly, copy_to
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "mutants"
@@ -284,7 +284,7 @@ def hash_files(files: list[str], of: str = "") -> str:
 def hash_build() -> str:
     """Hashes all but the files of tests: those of the package, and what tests share."""
     files = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    files += [*PACKAGE, "test", "conftest.py", "lab/mutants.py"]
+    files += [*PACKAGE, "test", "testing", "conftest.py", "lab/mutants.py"]
     listed = subprocess.check_output(files, cwd=ROOT, text=True).split("\0")
     shared = [file for file in listed if not re.match(r"test/.*/?test_\w+\.py$", file)]
     return hash_files(sorted(shared), f"{version('torch')} {sys.version}")
@@ -318,8 +318,8 @@ def build() -> None:
 
 def chosen_cells() -> list:
     """Calls in the plainest form and context, and drawn ones in others."""
-    from matrix.draw import draw
-    from matrix.run import calls
+    from testing.matrix.draw import draw
+    from testing.matrix.run import calls
 
     order = random.Random(0)
     drawn = filter(None, (draw(order) for _ in itertools.count()))
@@ -331,7 +331,7 @@ def report_first_failure(
 ) -> None:
     """In a process of its own, with a folder of its own for Inductor's cache, which takes the code
     of one mutant for that of another."""
-    from matrix.run import check
+    from testing.matrix.run import check
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # or pytest would end as if a test had failed
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, resource.RLIM_INFINITY))

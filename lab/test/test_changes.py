@@ -9,10 +9,10 @@ import torch
 import clampgrad
 import records
 from clampgrad._contract.changes import CHANGES
-from common import RELEASE
 from lab.changes.kinks import call_scripted, clamp_alone, clamp_beside
 from lab.changes.record import has_what_is_called, measure_result, side_of
 from lab.changes.reproducers import REPRODUCERS
+from testing.releases import RELEASE
 
 RESULTS = {row["id"]: row for row in records.read("changes")["rows"]}
 INSTALLED = ".".join(map(str, RELEASE))

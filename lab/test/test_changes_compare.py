@@ -9,10 +9,10 @@ import sys
 import pytest
 import torch
 
-from common import run
 from lab.changes.__main__ import run_group
 from lab.changes.comparison import compare_cases, compare_tensors
 from lab.changes.results import encode, evaluate
+from testing.processes import run
 
 ONE = torch.tensor([1.0, 100.0])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from common import run
+from testing.processes import run
 
 ROOT = Path(__file__).parents[2]
 # In the place of Python: the tests of kernels never end, those of pins fail, all else is well.

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import records
-from matrix.waivers import REFUSED
+from testing.matrix.waivers import REFUSED
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/support.md"
 CHANGED = "input and output changed in place"  # promised of clampgrad's own functions

@@ -12,9 +12,9 @@ from multiprocessing.pool import ThreadPool
 
 import pytest
 
-from common import run_checked
 from lab import mutants as tool
 from lab.mutants import KERNELS, PIN, TESTS, WAIVED, instrument, mutants, mutants_of, sources
+from testing.processes import run_checked
 
 
 @pytest.mark.parametrize("text, expected", [

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import records
-from common import run_checked
 from lab import contract_tables, fill_tables, private_names_page
+from testing.processes import run_checked
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from common import run
 from lab.series import (
     FUNCTIONS,
     PATCHES,
@@ -25,6 +24,7 @@ from lab.series import (
     states,
 )
 from lab.verify.upstream_files import of_the_wheel, section, stock_functions
+from testing.processes import run
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = torch.__version__.split("+")[0]

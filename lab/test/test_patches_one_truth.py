@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import clampgrad
-from common import OF_NO_CONVENTION
 from lab.series import PATCHES, YAML, files_added, git, named
 from oracle import TABLE
+from testing.releases import OF_NO_CONVENTION
 
 RELEASE = torch.__version__.split("+")[0]
 SERIES = named("v2.13.0/joint")

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-import common
 from lab.series import FUNCTIONS, YAML, Refusal, Series, all_series, named
 from lab.verify.__main__ import NEVER, RELEASE, main, report, run_matrix, verify
 from lab.verify.library import run_compiler
 from lab.verify.upstream_files import apply_patches, of_the_wheel
+from testing.releases import OF_NO_CONVENTION
 
 pytestmark = pytest.mark.thorough
 
@@ -133,7 +133,7 @@ def test_a_series_for_this_release_holds(name, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(common.OF_NO_CONVENTION, reason="fmax and fmin of this release have none")
+@pytest.mark.skipif(OF_NO_CONVENTION, reason="fmax and fmin of this release have none")
 def test_torch_itself_has_the_convention_of_its_release():
     """So what `verify` leaves out is due to PyTorch, and not to a series."""
     found = run_matrix()

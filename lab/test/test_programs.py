@@ -5,8 +5,8 @@ import sys
 import pytest
 
 import records
-from common import RELEASED
 from lab.programs import test_programs as programs
+from testing.releases import RELEASED
 
 pytestmark = [
     pytest.mark.compiled("the settings name both implementations"),

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 import records
-from common import run_checked
 from lab import sessions
+from testing.processes import run_checked
 
 
 @pytest.fixture

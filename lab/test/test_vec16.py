@@ -7,7 +7,6 @@ import re
 import pytest
 import torch
 
-from common import run
 from lab.series import PATCHES
 from lab.vec16 import (
     BFLOAT16,
@@ -23,6 +22,7 @@ from lab.vec16 import (
     upstream_tests,
 )
 from lab.vec16.__main__ import DTYPES, FUNCTIONS, bounds, compared, proved
+from testing.processes import run
 
 TEXTS = [p for name in PROPOSALS for p in sorted((PATCHES / "proposals" / name).glob("*.md"))]
 

@@ -10,7 +10,7 @@ import yaml
 
 from buildtools.library import PROJECT, PYTHONS, VERSION
 from buildtools.torch_here import RELEASES
-from common import run_checked
+from testing.processes import run_checked
 
 try:
     import tomllib

@@ -1,5 +1,5 @@
-"""Runs PyTorch's own operators through the matrix of test/matrix, where the expected gradients are
-those of a series:
+"""Runs PyTorch's own operators through the matrix of testing/matrix, where the expected gradients
+are those of a series:
 
     python -m lab.verify.cells ANSWER [LIBRARY CONVENTION [WORD...]]
 
@@ -17,11 +17,11 @@ from dataclasses import replace
 
 import torch
 
-from common import RELEASE, RELEASED
 from lab.series import Series
-from matrix.forms import FORMS, Form, both, function, has_in_place, method, one_kind, torchs
-from matrix.reference import ARGUMENTS
-from matrix.run import CONTEXTS, applies, calls, check, waived
+from testing.matrix.forms import FORMS, Form, both, function, has_in_place, method, one_kind, torchs
+from testing.matrix.reference import ARGUMENTS
+from testing.matrix.run import CONTEXTS, applies, calls, check, waived
+from testing.releases import RELEASE, RELEASED
 
 LISTS = ("clamp_min", "clamp_max", "maximum", "minimum")
 # What part of the calls runs in each context, by form; of each operator, how many are compiled.

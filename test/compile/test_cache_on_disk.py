@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import clampgrad
-from common import script_runner
+from testing.processes import script_runner
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,10 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 
 import clampgrad
-from common import BOUNDS, INDUCTOR, assert_same, check_rows, eager, random_with_ties
-from matrix.reference import ARGUMENTS
 from oracle import CLAMPS, CONVENTIONS, EXACT, gradient_of_x
+from testing.cases import INDUCTOR
+from testing.comparing import BOUNDS, assert_same, check_rows, eager, random_with_ties
+from testing.matrix.reference import ARGUMENTS
 
 
 def recording(graphs):

@@ -16,9 +16,11 @@ from torch._inductor.decomposition import select_decomp_table
 import clampgrad
 from benchmarks.memory import saved_bytes
 from clampgrad._contract.table import STRICT
-from common import INDUCTOR, RELEASE, assert_same, check_rows, random_with_ties, slow_after
-from matrix.waivers import IGNORES_NAN
 from oracle import CONVENTIONS, EXACT
+from testing.cases import INDUCTOR, slow_after
+from testing.comparing import assert_same, check_rows, random_with_ties
+from testing.matrix.waivers import IGNORES_NAN
+from testing.releases import RELEASE
 
 N = 64
 SAID_BY_RESULT = (*STRICT, "straight_through")

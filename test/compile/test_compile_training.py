@@ -9,9 +9,9 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import clampgrad
-from common import DTYPES, INDUCTOR, assert_same, random_with_ties, slow_after
-from matrix.contexts import clamps_alone
-from oracle import EXACT
+from testing.cases import INDUCTOR, slow_after
+from testing.comparing import DTYPES, assert_same, every_kind, random_with_ties
+from testing.matrix.contexts import clamps_alone
 
 pytestmark = pytest.mark.thorough
 
@@ -23,14 +23,6 @@ EACH = pytest.mark.parametrize("convention", SOME)
 
 def data(*shape, count=3):
     return [random_with_ties(*shape, seed=i, nan=False).clamp(-9, 9) for i in range(count)]
-
-
-def several(x, lo, hi, convention):
-    """Every kind of bound, and a pair where the convention has one."""
-    y = x * 0
-    for bounds in ((0, 1), (lo, hi), (lo, 1)):
-        y = y + clampgrad.clamp(x, *bounds, gradient=convention)
-    return y + clampgrad.maximum(x, hi, gradient=convention) if convention in EXACT else y
 
 
 def gradients(f, args):
@@ -46,11 +38,11 @@ def check(compiled, f, args):
 
 def test_any_size_in_one_graph_of_each_convention(backend):
     counter = CompileCounterWithBackend(backend)
-    compiled = torch.compile(several, backend=counter, fullgraph=True, dynamic=True)
+    compiled = torch.compile(every_kind, backend=counter, fullgraph=True, dynamic=True)
     for rows in (5, 8, 13):
         args = [*data(rows, 4, count=1), *data(4, count=2)]
         for convention in SOME:
-            f = partial(several, convention=convention)
+            f = partial(every_kind, convention=convention)
             check(partial(compiled, convention=convention), f, args)
     assert counter.frame_count == len(SOME)
 
@@ -236,7 +228,7 @@ CHECKPOINTS = {
 @EACH
 def test_checkpoints(convention, kind, backend):
     def segment(x, lo, hi):
-        return several(x * 2, lo, hi, convention) * 3
+        return every_kind(x * 2, lo, hi, convention) * 3
 
     def f(x, lo, hi):
         return checkpoint(segment, x, lo, hi, **{"use_reentrant": False, **CHECKPOINTS[kind]})
@@ -248,7 +240,7 @@ def test_checkpoints(convention, kind, backend):
 def test_backward_itself_compiled(convention, backend):
     """The whole backward pass is one graph, without a break, and compiled once."""
     counter = CompileCounterWithBackend(backend)
-    f, args = partial(several, convention=convention), data(40)
+    f, args = partial(every_kind, convention=convention), data(40)
     expected = gradients(f, args)
     for _ in range(2):
         compiler = torch.compile(backend=counter, fullgraph=True)

@@ -7,9 +7,8 @@ import torch
 from torch.export.experimental import _export_forward_backward
 
 import clampgrad
-from common import BOUNDS, assert_same, eager, random_with_ties
-from compile.test_compile_training import several as every_kind
 from oracle import CONVENTIONS, EXACT
+from testing.comparing import BOUNDS, assert_same, eager, every_kind, random_with_ties
 
 pytestmark = pytest.mark.filterwarnings(  # of TorchScript
     "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning"

@@ -7,7 +7,8 @@ import torch
 
 import clampgrad
 import clampgrad.nn
-from common import random_with_ties, run
+from testing.comparing import random_with_ties
+from testing.processes import run
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,10 @@ import pytest
 import torch
 
 import clampgrad
-from common import BOUNDS, DTYPES, assert_same, eager, random_with_ties, run
-from matrix.reference import ARGUMENTS
 from oracle import CONVENTIONS, EXACT, gradient_of_x
+from testing.comparing import BOUNDS, DTYPES, assert_same, eager, random_with_ties
+from testing.matrix.reference import ARGUMENTS
+from testing.processes import run
 
 HAS_KERNELS = torch._C._dispatch_has_kernel("clampgrad::_mask") and (
     torch._C._dispatch_has_kernel_for_dispatch_key("clampgrad::_mask", "CUDA")

@@ -27,8 +27,8 @@ from torch.utils.cpp_extension import include_paths
 import clampgrad
 from clampgrad import EXACT, PSEUDO
 from codegen.generate import generate
-from common import DTYPES, assert_same, random_with_ties
 from oracle import CLAMPS, EXTREMA
+from testing.comparing import DTYPES, assert_same, random_with_ties
 
 pytestmark = [pytest.mark.thorough, pytest.mark.of_cpus("the host runs the kernels")]
 

@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import clampgrad
-from common import assert_same, random_with_ties, result_or_error
-from matrix.reference import ARGUMENTS
 from oracle import CLAMPS, EXACT
+from testing.comparing import assert_same, random_with_ties, result_or_error
+from testing.matrix.reference import ARGUMENTS
 
 OTHER = torch.get_default_device().type
 if OTHER == "cpu":

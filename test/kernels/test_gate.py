@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import BOUNDS, DTYPES, assert_same, eager, random_with_ties
 from oracle import CLAMPS, CONVENTIONS, gradient_of_x
+from testing.comparing import BOUNDS, DTYPES, assert_same, eager, random_with_ties
 
 pytestmark = pytest.mark.compiled(
     "it looks at kernels and nodes that the portable implementation does not have"

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, eager, library, run, seeded, slow_after, vjp
 from oracle import CLAMPS, EXACT, PSEUDO, TABLE
+from testing.cases import slow_after
+from testing.comparing import DTYPES, assert_same, eager, seeded
+from testing.processes import library, run
 
 pytestmark = pytest.mark.compiled(
     "it looks at kernels and nodes that the portable implementation does not have"
@@ -52,7 +54,7 @@ def laid_out(shape, generator, dtype):
 
 
 def agree(f, args, g):
-    for fused, composed in zip(eager(f, args, g), vjp(f, args, g), strict=True):
+    for fused, composed in zip(eager(f, args, g), torch.func.vjp(f, *args)[1](g), strict=True):
         assert_same(fused, composed)
 
 

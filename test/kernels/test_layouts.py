@@ -8,8 +8,9 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
 import clampgrad
-from common import BOUNDS, RELEASE, assert_same, eager, random_with_ties, result_or_error
 from oracle import CLAMPS, CONVENTIONS, EXACT, EXTREMA, gradient_of_x
+from testing.comparing import BOUNDS, assert_same, eager, random_with_ties, result_or_error
+from testing.releases import RELEASE
 
 LENGTHS = (3, 1, 7)
 

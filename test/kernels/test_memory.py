@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from common import CALLS
+from testing.comparing import CALLS
 
 
 def arguments():

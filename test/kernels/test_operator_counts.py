@@ -1,7 +1,7 @@
 """How many operators the composed path runs, per convention: counts may fall, never grow.
 
 records/operator-counts.jsonl holds the count of each case, the same on every release of
-torch. `PYTHONPATH=test:. python test/kernels/test_operator_counts.py` writes it anew; a
+torch. `PYTHONPATH=. python test/kernels/test_operator_counts.py` writes it anew; a
 higher count in it needs a reason. A convention that is not in it yet may take as many
 operators as the most demanding of the others.
 """
@@ -17,8 +17,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
 import records
-from common import Dispatched
 from oracle import EXTREMA
+from testing.comparing import Dispatched
 
 RECORD = "operator-counts"
 MAXIMIZED = [f"{name}, maximize" for name in ("with_grad", "restoring")]

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from common import library, python, run
+from testing.processes import library, python, run
 
 BUSY = """
 import os, pathlib, time, torch, clampgrad

@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import clampgrad
-from common import run, slow_after
 from oracle import EXTREMA
+from testing.cases import slow_after
+from testing.processes import run
 
 pytestmark = [
     pytest.mark.compiled("the portable implementation calls ATen"),

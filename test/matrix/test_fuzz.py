@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 
 import clampgrad
 import records
-from matrix.cells import Arg, Cell, nan
-from matrix.compilers import check_together
-from matrix.draw import CHEAP, draw, draw_together
-from matrix.forms import FORMS
-from matrix.inputs import X, inputs, layouts, vector
-from matrix.reference import CONVENTIONS, GRADIENTS
-from matrix.run import CONTEXTS, check, check_all, failure, pin_of_the_process
-from matrix.waivers import waived
+from testing.matrix.cells import Arg, Cell, nan
+from testing.matrix.compilers import check_together
+from testing.matrix.draw import CHEAP, draw, draw_together
+from testing.matrix.forms import FORMS
+from testing.matrix.inputs import X, inputs, layouts, vector
+from testing.matrix.reference import CONVENTIONS, GRADIENTS
+from testing.matrix.run import CONTEXTS, check, check_all, failure, pin_of_the_process
+from testing.matrix.waivers import waived
 
 SECONDS = float(os.environ.get("SECONDS_OF_FUZZ", 0))
 OUT = Path("out/fuzz.jsonl")

@@ -12,9 +12,9 @@ from itertools import islice
 import pytest
 import torch
 
-from common import slow_after
-from matrix.cells import Arg, Cell, expected
-from matrix.run import CONTEXTS, FORMS, applies, calls, check_all, waived
+from testing.cases import slow_after
+from testing.matrix.cells import Arg, Cell, expected
+from testing.matrix.run import CONTEXTS, FORMS, applies, calls, check_all, waived
 
 PAIRS = [
     (context, form)

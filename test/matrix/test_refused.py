@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import BOUNDS, assert_same, result_or_error
 from oracle import CLAMPS, CONVENTIONS, EXTREMA, PSEUDO
+from testing.comparing import BOUNDS, assert_same, result_or_error
 
 
 def overlapping(t):

@@ -11,8 +11,9 @@ from torch import nn
 
 import clampgrad
 from benchmarks.memory import saved_bytes
-from common import assert_same, eager, random_with_ties, saved_and_loaded, script_runner
-from nn.models import Net
+from testing.comparing import assert_same, eager, random_with_ties, saved_and_loaded
+from testing.models import Net
+from testing.processes import script_runner
 
 pytestmark = pytest.mark.of_kernels("compositions keep whole Tensors")
 # What a clamp of 1000 elements keeps: bits in words of 64 bits, or the

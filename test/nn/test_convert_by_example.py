@@ -12,7 +12,8 @@ from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 from benchmarks.memory import saved_bytes
-from common import assert_same, python
+from testing.comparing import assert_same
+from testing.processes import python
 
 pytestmark = pytest.mark.of_kernels("compositions keep whole Tensors, so that nothing is converted")
 

@@ -11,7 +11,7 @@ from torch.ao import quantization as ao
 from torch.ao.quantization import quantize_fx
 
 import clampgrad
-from common import seeded
+from testing.comparing import seeded
 
 pytestmark = pytest.mark.of_cpus("torch.ao quantises for CPUs")
 X = seeded(torch.randn, 2, 3, 6, 6, seed=1) * 3

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import clampgrad
-from common import assert_same, eager, random_with_ties, saved_and_loaded
 from oracle import gradient_of_x
+from testing.comparing import assert_same, eager, random_with_ties, saved_and_loaded
 
 TWINS = [
     (nn.ReLU, clampgrad.nn.ReLU, (), {"min": 0}),

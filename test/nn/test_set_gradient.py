@@ -11,7 +11,7 @@ import torch.nn.utils.parametrize
 from torch import nn
 
 import clampgrad
-from nn.models import Net
+from testing.models import Net
 
 
 def test_set_gradient_changes_the_class():

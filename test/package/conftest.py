@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from common import script_runner
-from quick_build import copy_to
+from testing.processes import script_runner
+from testing.quick_build import copy_to
 
 
 @pytest.fixture

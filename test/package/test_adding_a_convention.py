@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from codegen.check_rules import check_rules
-from common import run_checked
 from oracle import CONVENTIONS, EXACT
-from quick_build import build_quickly, copy_to
+from testing.processes import run_checked
+from testing.quick_build import build_quickly, copy_to
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = [f"test/table/test_{name}.py" for name in ("table", "conventions", "gradcheck")]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from common import run_checked
-from quick_build import copy_to
+from testing.processes import run_checked
+from testing.quick_build import copy_to
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = torch.__version__.split("+")[0]

@@ -10,7 +10,7 @@ import pytest
 
 from buildtools import cuda_build, pip_nvcc
 from codegen import generate
-from common import run_checked
+from testing.processes import run_checked
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,7 +16,9 @@ import clampgrad
 from clampgrad._contract.table import ALIASES
 from clampgrad._torch.after_import import get_if_imported
 from clampgrad.functional import ExactGradient
-from common import BARE, SLOPE, python, run, run_checked, slow_after
+from testing.cases import slow_after
+from testing.processes import BARE, python, run, run_checked
+from testing.slopes import SLOPE
 
 pytestmark = pytest.mark.thorough
 

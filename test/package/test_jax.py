@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import assert_same, eager, random_with_ties, run_checked
+from testing.comparing import assert_same, eager, random_with_ties
+from testing.processes import run_checked
 
 JAX_PYTHON = os.environ.get("CLAMPGRAD_JAX_PYTHON")
 SCRIPT = str(Path(__file__).with_name("jax_clip.py"))

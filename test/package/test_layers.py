@@ -88,7 +88,17 @@ def test_what_is_used_is_below(tree):
 # ---- The product and the laboratory --------------------------------------------------------------
 
 PRODUCT_FOLDERS = (
-    *("benchmarks", "buildtools", "codegen", "docs", "examples", "python", "records", "test"),
+    *(
+        "benchmarks",
+        "buildtools",
+        "codegen",
+        "docs",
+        "examples",
+        "python",
+        "records",
+        "test",
+        "testing",
+    ),
     *("conftest.py", "oracle.py", "setup.py"),
 )
 PRODUCT = [p for name in PRODUCT_FOLDERS for p in (ROOT / name).rglob("*.py")]

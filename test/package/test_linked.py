@@ -11,7 +11,7 @@ import torch
 
 from buildtools import linked
 from buildtools.library import LIBRARY
-from common import run, run_checked
+from testing.processes import run, run_checked
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = Path(torch.__file__).parent / "lib"

@@ -16,7 +16,7 @@ from buildtools.linked import Elf
 from clampgrad import _implementation
 from clampgrad._implementation import build
 from clampgrad._implementation.stamp import MARK
-from common import run_checked
+from testing.processes import run_checked
 
 pytestmark = pytest.mark.slow
 about_the_library = pytest.mark.compiled("it is about which library is loaded")

@@ -4,7 +4,7 @@ runs the other tests on it too."""
 from functools import partial
 from pathlib import Path
 
-from common import python
+from testing.processes import python
 
 portable = partial(python, cwd=Path(__file__).parents[2], CLAMPGRAD_PORTABLE="1")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codegen.check_rules import check_rules
-from common import slow_after
+from testing.cases import slow_after
 
 pytestmark = pytest.mark.thorough
 

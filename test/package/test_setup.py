@@ -16,7 +16,7 @@ import pytest
 
 from buildtools import cmake, stamp, torch_here
 from buildtools.torch_here import RANGE, RELEASES
-from common import BARE, run, run_checked
+from testing.processes import BARE, run, run_checked
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import clampgrad
-from common import run
+from testing.processes import run
 
 SAMPLE = Path(__file__).with_name("typed_sample.py")
 

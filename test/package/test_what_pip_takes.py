@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from common import run
+from testing.processes import run
 
 pytestmark = pytest.mark.thorough
 DIST = Path(__file__).resolve().parents[2] / "dist"

@@ -1,7 +1,8 @@
 import pytest
 
 import clampgrad
-from common import STOCK_SLOPES, script_runner, slope
+from testing.processes import script_runner
+from testing.slopes import STOCK_SLOPES, slope
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import OF_NO_CONVENTION, RELEASED, random_with_ties
+from testing.comparing import random_with_ties
+from testing.releases import OF_NO_CONVENTION, RELEASED
 
 SHAPES = [(), (16, 1, 1), (28,), (8, 1, 1, 1), (8, 1, 28, 1)]
 

@@ -1,7 +1,7 @@
 """A pin gives aten's own clamp and its family a named gradient,
 whoever calls it, and undoes itself.
 
-The pinned forms of test/matrix check that it is the gradient of the table, element for element.
+The pinned forms of testing/matrix check that it is the gradient of the table, element for element.
 """
 
 import sys
@@ -16,20 +16,12 @@ import torch.nn.functional as F
 import clampgrad
 from clampgrad import _implementation
 from clampgrad._pin import state
-from common import (
-    HALF_SLOPES,
-    SLOPE,
-    STOCK_SLOPES,
-    STRAIGHT_THROUGH_SLOPES,
-    assert_same,
-    eager,
-    python,
-    random_with_ties,
-    slope,
-)
-from matrix.inputs import inputs
-from matrix.run import Cell, check_all
 from oracle import CONVENTIONS, EXTREMA, PSEUDO, gradient_of_x
+from testing.comparing import assert_same, eager, random_with_ties
+from testing.matrix.inputs import inputs
+from testing.matrix.run import Cell, check_all
+from testing.processes import python
+from testing.slopes import HALF_SLOPES, SLOPE, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
 
 INCLUSIVE = [1, 0]
 

@@ -13,7 +13,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import clampgrad
 from clampgrad._pin import compiled_code
 from clampgrad._torch.replacements import apply_replacements
-from common import HALF_SLOPES, INDUCTOR, RELEASE, STOCK_SLOPES, Dispatched, assert_same, slope
+from testing.cases import INDUCTOR
+from testing.comparing import Dispatched, assert_same
+from testing.releases import RELEASE
+from testing.slopes import HALF_SLOPES, STOCK_SLOPES, slope
 
 ALL = [1, 0]
 

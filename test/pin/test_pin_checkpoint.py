@@ -9,7 +9,9 @@ from torch._dynamo.exc import BackendCompilerFailed
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import clampgrad
-from common import RELEASE, SLOPE, assert_same
+from testing.comparing import assert_same
+from testing.releases import RELEASE
+from testing.slopes import SLOPE
 
 pytestmark = pytest.mark.thorough
 

@@ -1,5 +1,5 @@
 """No cache serves code that was compiled under another pin. test_pin_calls.py checks that another
-pin recompiles. And contexts of compilers beyond those of test/matrix, and saved models."""
+pin recompiles. And contexts of compilers beyond those of testing/matrix, and saved models."""
 
 from functools import partial
 
@@ -10,16 +10,10 @@ from torch._dynamo import compiled_autograd
 from torch.func import grad, hessian, jacfwd, jvp, vmap
 
 import clampgrad
-from common import (
-    HALF_SLOPES,
-    RELEASE,
-    SLOPE,
-    STOCK_SLOPES,
-    assert_same,
-    python,
-    random_with_ties,
-    slope,
-)
+from testing.comparing import assert_same, random_with_ties
+from testing.processes import python
+from testing.releases import RELEASE
+from testing.slopes import HALF_SLOPES, SLOPE, STOCK_SLOPES, slope
 
 pytestmark = pytest.mark.thorough
 

@@ -3,7 +3,9 @@ all, whatever other threads do."""
 
 import pytest
 
-from common import SLOPE, script_runner, slow_after
+from testing.cases import slow_after
+from testing.processes import script_runner
+from testing.slopes import SLOPE
 
 START = f"""{SLOPE}
 import threading

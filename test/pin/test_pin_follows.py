@@ -12,7 +12,8 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
-from common import HALF_SLOPES, SLOPE, SLOPES, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, python, slope
+from testing.processes import python
+from testing.slopes import HALF_SLOPES, SLOPE, SLOPES, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
 
 DEPTH = 80  # from 60 nested calls on, torch takes another thread
 

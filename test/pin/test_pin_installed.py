@@ -11,8 +11,10 @@ from torch.overrides import TorchFunctionMode
 import clampgrad
 from clampgrad._pin.installed import measure_convention
 from clampgrad._torch.torchs_functions import TORCHS
-from common import OF_NO_CONVENTION, RELEASED, eager, python
-from table.test_conventions import OPERATORS
+from oracle import TABLE
+from testing.comparing import eager
+from testing.processes import python
+from testing.releases import OF_NO_CONVENTION, RELEASED
 
 SAVED = torch.autograd.graph.saved_tensors_hooks
 
@@ -69,7 +71,7 @@ def test_what_surrounds_the_first_call_does_not_matter(context):
 def test_a_torch_that_was_patched(gradient, monkeypatch):
     """Its convention, or an error if it has none. A patched torch has its functions from the start;
     those that a program puts in their place are not measured."""
-    for name in OPERATORS:
+    for name in TABLE["operators"]:
         named = gradient or ("half" if name == "clamp" else "joint")
         function = functools.partial(getattr(clampgrad, name), gradient=named)
         monkeypatch.setattr(TORCHS, name, function)

@@ -9,8 +9,8 @@ import torch
 from filelock import FileLock
 
 import clampgrad
-from common import random_with_ties
 from oracle import gradient_of_x
+from testing.comparing import random_with_ties
 
 COLUMNS = 41
 ROWS = 2**31 // COLUMNS + 2**16

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clampgrad import pin, set_pin
-from common import HALF_SLOPES, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
+from testing.slopes import HALF_SLOPES, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
 
 # ---- A pin of what is no function ----------------------------------------------------------------
 

@@ -11,8 +11,9 @@ import torch
 import torch.nn.attention.flex_attention as attention
 
 import clampgrad
-from common import RELEASE, assert_same
 from oracle import gradient_of_x
+from testing.comparing import assert_same
+from testing.releases import RELEASE
 
 if RELEASE < (2, 11):
     pytest.skip("some do not exist, or have no derivative yet", allow_module_level=True)

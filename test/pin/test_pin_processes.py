@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from clampgrad import implementation
-from common import STOCK_SLOPES
+from testing.slopes import STOCK_SLOPES
 
 pytestmark = pytest.mark.slow
 

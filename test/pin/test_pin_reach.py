@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
-from common import STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
+from testing.slopes import STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
 
 pytestmark = pytest.mark.thorough
 

@@ -15,7 +15,7 @@ import torch
 
 import clampgrad
 from clampgrad._pin import state
-from common import HALF_SLOPES, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
+from testing.slopes import HALF_SLOPES, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
 
 half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
 

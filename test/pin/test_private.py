@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from clampgrad._torch.private_names import PRIVATE, find
-from common import RELEASE, script_runner
+from testing.processes import script_runner
+from testing.releases import RELEASE
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {path: path.read_text() for path in sorted((ROOT / "python/clampgrad").rglob("*.py"))}

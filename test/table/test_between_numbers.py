@@ -10,8 +10,8 @@ import torch
 from torch.func import jvp, vjp, vmap
 
 import clampgrad
-from common import DTYPES, assert_same
 from oracle import EXACT, factors, scaled
+from testing.comparing import DTYPES, assert_same
 
 NUMBERS = [-math.inf, -6, -0.1, -0.0, 0, 0.1, 0.5, 1, 1.0, 6, 1e-40, math.inf, math.nan]
 BOUNDS = [pair for pair in product([None, *NUMBERS], repeat=2) if pair != (None, None)]

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from common import DTYPES, OF_NO_CONVENTION, RELEASED, eager, random_with_ties
 from oracle import EXACT, PSEUDO, TABLE, encode_position, factors, gradient_of_x, scaled
+from testing.comparing import DTYPES, eager, random_with_ties
+from testing.releases import OF_NO_CONVENTION, RELEASED
 
 OPERATORS = TABLE["operators"]
 ROWS = [

@@ -6,8 +6,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.two_tensor import TwoTensor
 
 import clampgrad
-from common import assert_same, eager
 from oracle import EXACT, TABLE
+from testing.comparing import assert_same, eager
 
 OPS = torch.ops.clampgrad
 

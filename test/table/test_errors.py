@@ -15,9 +15,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 import clampgrad
 from clampgrad._contract.messages import MESSAGES
 from clampgrad._contract.table import ALIASES, unknown_gradient_message
-from common import DTYPES, assert_same, result_or_error, sample_if_portable
-from matrix.reference import forward
 from oracle import CLAMPS, CONVENTIONS, EXTREMA
+from testing.cases import sample_if_portable
+from testing.comparing import DTYPES, assert_same, result_or_error
+from testing.matrix.reference import forward
 
 BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
 NAMES = [name + suffix for name in (*CLAMPS, "clip") for suffix in ("", "_")]

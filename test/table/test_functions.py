@@ -12,8 +12,10 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
-from common import RELEASE, python, sample_if_portable
 from oracle import EXTREMA, TABLE
+from testing.cases import sample_if_portable
+from testing.processes import python
+from testing.releases import RELEASE
 
 OF_CLAMP = "gradient='min_norm', maximize=False"
 SIGNATURES = {

@@ -14,8 +14,9 @@ from functorch.compile import aot_function, nop
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
-from common import RELEASED, assert_same
 from oracle import CONVENTIONS, EXACT, TWO_STEP
+from testing.comparing import assert_same
+from testing.releases import RELEASED
 
 PORTABLE = clampgrad.implementation == "portable"
 

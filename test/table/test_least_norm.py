@@ -13,7 +13,7 @@ import torch
 from scipy.optimize import nnls
 
 import clampgrad
-from matrix.reference import ARGUMENTS
+from testing.matrix.reference import ARGUMENTS
 
 STEP = 2.0**-20  # of the differences; the random steps are up to 0.1
 

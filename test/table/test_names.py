@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import CALLS
 from oracle import CONVENTIONS
+from testing.comparing import CALLS
 
 BOUNDS = torch.zeros(3), torch.ones(3)
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import assert_same
 from oracle import EXTREMA
+from testing.comparing import assert_same
 
 # The bits of a signalling NaN for each dtype, in the integer of that width.
 SIGNALLING = {

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, eager, random_with_ties
 from oracle import CONVENTIONS, EXACT, gradient_of_x
+from testing.comparing import DTYPES, assert_same, eager, random_with_ties
 
 DEVICE = torch.get_default_device().type  # --device
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import clampgrad
-from common import assert_same, eager
-from matrix.inputs import vector
-from matrix.reference import ARGUMENTS, GRADIENTS
-from matrix.run import Cell, check_all
 from oracle import CLAMPS
+from testing.comparing import assert_same, eager
+from testing.matrix.inputs import vector
+from testing.matrix.reference import ARGUMENTS, GRADIENTS
+from testing.matrix.run import Cell, check_all
 
 # A bound that the dtype cannot hold.
 UNREPRESENTABLE = [

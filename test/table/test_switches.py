@@ -9,7 +9,7 @@ import pytest
 
 from buildtools import switches
 from clampgrad._implementation import environment
-from common import run
+from testing.processes import run
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,7 +1,7 @@
 """Every row of conventions.yaml holds, in every form of a call and in
 every way to differentiate it.
 
-test/matrix draws from all its cells; these run whole.
+testing/matrix draws from all its cells; these run whole.
 """
 
 from dataclasses import replace
@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import clampgrad
-from common import sample_if_portable
-from matrix.reference import ARGUMENTS, GRADIENTS
-from matrix.run import FORMS, calls, check_all
 from oracle import EXACT, PSEUDO, TABLE, encode_position
+from testing.cases import sample_if_portable
+from testing.matrix.reference import ARGUMENTS, GRADIENTS
+from testing.matrix.run import FORMS, calls, check_all
 
 OURS = [name for name, form in FORMS.items() if not (form.pin or form.module or form.writes)]
 # Each kind once, in both orders; the rest of them, which take as long, are thorough.

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, check_rows, result_or_error, sample_if_portable
-from matrix.reference import forward
 from oracle import CONVENTIONS, EXACT, EXTREMA, TWO_STEP
+from testing.cases import sample_if_portable
+from testing.comparing import DTYPES, assert_same, check_rows, result_or_error
+from testing.matrix.reference import forward
 
 OF_BOTH = (*DTYPES, torch.uint8, torch.int8, torch.int64)
 NUMBERS = (0.1, -1, 1000, torch.nan)

@@ -12,8 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 from clampgrad._tools.audit.positions import AT_LO, cast_for_comparison, find_positions
-from common import RELEASED, eager, random_with_ties
 from oracle import CONVENTIONS, EXACT, EXTREMA
+from testing.comparing import eager, random_with_ties
+from testing.releases import RELEASED
 
 
 def audited(f, *args, g=None):

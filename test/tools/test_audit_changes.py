@@ -11,8 +11,8 @@ import torch.nn.functional as F
 import clampgrad
 from clampgrad._contract.changes import CHANGES, COMPARED, Change, minor
 from clampgrad._tools.audit.suspects import CONDITIONS
-from common import RELEASED
-from tools.audited import PROGRAMS
+from testing.audited import PROGRAMS
+from testing.releases import RELEASED
 
 HERE = minor(torch.__version__)
 

@@ -20,9 +20,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import clampgrad
 from clampgrad._torch.surroundings import leave_function_mode
-from common import Dispatched, assert_same, result_or_error, run
-from matrix.contexts import CONTEXTS
-from matrix.run import calls, check_all
+from testing.comparing import Dispatched, assert_same, result_or_error
+from testing.matrix.contexts import CONTEXTS
+from testing.matrix.run import calls, check_all
+from testing.processes import run
 
 pytestmark = pytest.mark.thorough
 

@@ -15,7 +15,7 @@ import clampgrad
 from clampgrad._tools.audit.callers import shorten_path
 from clampgrad._tools.audit.finding import RELEASES
 from clampgrad._tools.audit.text import COLUMNS, DECIDED, NOT_DECIDED, make_cells
-from common import RELEASED
+from testing.releases import RELEASED
 
 CHANGED, NOT_CHANGED = (heading.format("2.11", "2.15") for heading in (DECIDED, NOT_DECIDED))
 OTHER = "joint" if RELEASED == "inclusive" else "inclusive"  # than that of the installed torch

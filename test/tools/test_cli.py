@@ -12,7 +12,8 @@ import torch
 
 import clampgrad
 from clampgrad.cli import COMMANDS
-from common import fork_server, run, slow_after
+from testing.cases import slow_after
+from testing.processes import fork_server, run
 
 
 def test_help_and_version(command):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import run
+from testing.processes import run
 
 ROOT = Path(__file__).parents[2]
 PATTERNS = ["*.md", "docs/**/*.md", "patches/**/*.md", "lab/README.md", "docs/*.ipynb"]

@@ -1,12 +1,14 @@
 """Every example runs, draws its picture, and measures what records/examples says."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._pytree import MappingKey, tree_flatten_with_path
 
 import clampgrad
-from common import leaves, python
+from testing.processes import python
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "records/examples"
@@ -14,6 +16,12 @@ END = "\n    main(measure, draw)"  # of every example that is a program of its o
 FILES = sorted(path for path in ROOT.glob("examples/*.py") if END in path.read_text())
 PROGRAMS = ["demo", *(pytest.param(path.stem, marks=pytest.mark.slow) for path in FILES)]
 assert len(PROGRAMS) == 6
+
+
+def leaves(file):
+    """Flattens a JSON file to {path: leaf}."""
+    found, _ = tree_flatten_with_path(json.loads(file.read_text()))
+    return {tuple(k.key if isinstance(k, MappingKey) else k.idx for k in p): v for p, v in found}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -9,7 +9,7 @@ import torch
 import clampgrad
 from clampgrad._tools.survey.measured import verdict
 from clampgrad._tools.survey.rows import as_data
-from common import RELEASED
+from testing.releases import RELEASED
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from matrix.cells import Arg, Cell, expected, inf, nan
-from matrix.run import CONTEXTS, calls, failure, waived
+from testing.matrix.cells import Arg, Cell, expected, inf, nan
+from testing.matrix.run import CONTEXTS, calls, failure, waived
 
 PAGE = Path(__file__).parents[2] / "docs/howto/without_a_dependency.md"
 TEXT, COPIED = PAGE.read_text(), {}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from common import CALLS, Dispatched, assert_same
+from testing.comparing import CALLS, Dispatched, assert_same
 
 MODES = {"no mode": nullcontext, "a mode": lambda: Dispatched(lambda function: None)}
 

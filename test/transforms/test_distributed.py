@@ -6,7 +6,7 @@ import torch
 if not torch.distributed.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
 
-import distributed_checks
+from testing import distributed_checks
 
 pytestmark = pytest.mark.thorough
 

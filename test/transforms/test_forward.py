@@ -10,8 +10,9 @@ import torch
 import torch.autograd.forward_ad as fwad
 
 import clampgrad
-from common import DTYPES, INTEGERS, assert_same, random_with_ties, sample_if_portable
 from oracle import CLAMPS, CONVENTIONS
+from testing.cases import sample_if_portable
+from testing.comparing import DTYPES, INTEGERS, assert_same, random_with_ties
 
 NAN = torch.nan
 BOUNDS = {

@@ -1,4 +1,4 @@
-"""torch.func beyond the nests of test/matrix: no loop over samples, the gradient differentiated,
+"""torch.func beyond the nests of testing/matrix: no loop over samples, the gradient differentiated,
 tangents. test_func_tensors.py has Tensor bounds."""
 
 from dataclasses import replace
@@ -10,11 +10,11 @@ import torch.autograd.forward_ad as fwad
 from torch.func import grad, jvp, vmap
 
 import clampgrad
-from common import BOUNDS, assert_same, random_with_ties
-from matrix.inputs import inputs
-from matrix.reference import ARGUMENTS
-from matrix.run import calls, check_all
 from oracle import CONVENTIONS, gradient_of_x
+from testing.comparing import BOUNDS, assert_same, random_with_ties
+from testing.matrix.inputs import inputs
+from testing.matrix.reference import ARGUMENTS
+from testing.matrix.run import calls, check_all
 
 LINEAR = [c for c in CONVENTIONS if c not in ("with_grad", "restoring")]
 
@@ -32,7 +32,7 @@ def test_the_loop_would_be_noticed():
         vmap(lambda x: torch.ops.aten.nonzero_static(x, size=1))(torch.eye(3))
 
 
-# test/matrix draws of these contexts; here the calls run whole, and no
+# testing/matrix draws of these contexts; here the calls run whole, and no
 # rule for vmap may be missing.
 CONTEXTS = ("vmap vjp", "vjp vmap", "vmap vmap", "vmap jvp")
 TWICE = ("vjp of vjp", "jvp of vjp", "vjp of vmap of vjp", "is_grads_batched, differentiated")

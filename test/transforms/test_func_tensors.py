@@ -8,8 +8,9 @@ import torch
 from torch.func import grad, jacrev, jvp, vmap
 
 import clampgrad
-from common import DTYPES, assert_same, sample_if_portable, seeded
 from oracle import CONVENTIONS, EXTREMA
+from testing.cases import sample_if_portable
+from testing.comparing import DTYPES, assert_same, seeded
 
 IN_DIMS = [(0, None, None), (None, 0, None), (None, None, 1), (1, 0, None), (0, 1, 0)]
 

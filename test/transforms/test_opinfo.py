@@ -11,8 +11,8 @@ from torch.testing._internal import common_utils
 from torch.testing._internal.common_methods_invocations import op_db
 
 import clampgrad
-from common import assert_same, result_or_error
 from oracle import CLAMPS, EXTREMA
+from testing.comparing import assert_same, result_or_error
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
 import clampgrad
-from common import BOUNDS, Dispatched, assert_same, random_with_ties
 from oracle import CLAMPS, CONVENTIONS, gradient_of_x
+from testing.comparing import BOUNDS, Dispatched, assert_same, random_with_ties
 
 # ---- __torch_function__ --------------------------------------------------------------------------
 

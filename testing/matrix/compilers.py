@@ -12,8 +12,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
 
 import clampgrad
-from matrix.cells import expected
-from matrix.contexts import (
+from testing.matrix.cells import expected
+from testing.matrix.contexts import (
     Wrong,
     can_reuse_input,
     check_result,
@@ -29,7 +29,7 @@ from matrix.contexts import (
     whole_context,
     with_tangents,
 )
-from matrix.forms import FORMS
+from testing.matrix.forms import FORMS
 
 
 def plain_memory(cell):

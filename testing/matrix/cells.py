@@ -1,6 +1,6 @@
 """One cell of the matrix as data: the arguments of a call, its gradient, its form and its context.
 
-The repr of a Cell is the line to paste: `python -m matrix "Cell(...)"` runs it again.
+The repr of a Cell is the line to paste: `python -m testing.matrix "Cell(...)"` runs it again.
 """
 
 import random
@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 
 import torch
 
-from matrix import reference
+from testing.matrix import reference
 
 inf, nan = float("inf"), float("nan")
 

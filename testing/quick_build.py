@@ -1,5 +1,5 @@
-"""A copy of the tree that is compiled in a minute, for tools that change
-the code and then run the tests.
+"""A copy of the tree that is compiled in a minute, for tools that change the code and then run the
+tests. `python -m testing.quick_build` makes one in build/quick.
 
 It has one instruction set and no optimisation, because the rules are the same in all.
 """

@@ -3,11 +3,11 @@ Hypothesis shrinks towards it."""
 
 from dataclasses import replace
 
-from matrix.cells import LAYOUTS, Arg, Cell, inf, nan
-from matrix.inputs import grown
-from matrix.reference import ARGUMENTS, GRADIENTS, PSEUDO
-from matrix.run import CONTEXTS, FORMS, applies, waived
 from oracle import CLAMPS
+from testing.matrix.cells import LAYOUTS, Arg, Cell, inf, nan
+from testing.matrix.inputs import grown
+from testing.matrix.reference import ARGUMENTS, GRADIENTS, PSEUDO
+from testing.matrix.run import CONTEXTS, FORMS, applies, waived
 
 # Ties come after the conversion to the result's dtype: 0.1 is another number in each.
 VALUES = [0.0, 1.0, 2.0, -1.0, 0.1, 0.5, -0.0, inf, -inf, nan, 3.0, 1e-7, 65504.0]

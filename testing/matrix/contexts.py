@@ -23,10 +23,10 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from common import has_kernels
-from matrix import reference
-from matrix.cells import FINITE, Arg, expected, fresh, gradients, numbers, reduced_to
-from matrix.forms import FORMS
+from testing.cases import has_kernels
+from testing.matrix import reference
+from testing.matrix.cells import FINITE, Arg, expected, fresh, gradients, numbers, reduced_to
+from testing.matrix.forms import FORMS
 
 
 def always(cell):

@@ -4,9 +4,9 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from matrix.cells import Arg, inf, nan
-from matrix.reference import ARGUMENTS, TABLE
 from oracle import CLAMPS
+from testing.matrix.cells import Arg, inf, nan
+from testing.matrix.reference import ARGUMENTS, TABLE
 
 X = (-inf, -1.0, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, 6.0, 7.0, inf, nan)
 PAIRS = {

@@ -4,15 +4,15 @@ from contextlib import contextmanager, nullcontext
 from functools import cache
 
 import clampgrad
-import matrix.compilers
-import matrix.levels  # noqa: F401  (they add contexts)
-from matrix.cells import Cell, expected
-from matrix.contexts import CONTEXTS
-from matrix.forms import FORMS
-from matrix.inputs import inputs, layouts
-from matrix.reference import ARGUMENTS, GRADIENTS, PSEUDO
-from matrix.waivers import refused, waived
+import testing.matrix.compilers
+import testing.matrix.levels  # noqa: F401  (they add contexts)
 from oracle import CLAMPS
+from testing.matrix.cells import Cell, expected
+from testing.matrix.contexts import CONTEXTS
+from testing.matrix.forms import FORMS
+from testing.matrix.inputs import inputs, layouts
+from testing.matrix.reference import ARGUMENTS, GRADIENTS, PSEUDO
+from testing.matrix.waivers import refused, waived
 
 
 def applies(cell):
@@ -45,7 +45,7 @@ def check(cell):
 
 
 def failure(cell, error):
-    return AssertionError(f'\n  python -m matrix "{cell}"\n{type(error).__name__}: {error}')
+    return AssertionError(f'\n  python -m testing.matrix "{cell}"\n{type(error).__name__}: {error}')
 
 
 def check_all(cells):

@@ -6,8 +6,8 @@ import platform
 import torch
 
 import clampgrad
-from common import RELEASE
-from matrix.forms import FORMS
+from testing.matrix.forms import FORMS
+from testing.releases import RELEASE
 
 # Up to torch 2.11, eager mode ignores the bound of clamp(x, min=nan), and a transform does not.
 IGNORES_NAN = not torch.zeros(1, device="cpu").clamp(min=math.nan).isnan()

@@ -19,8 +19,8 @@ from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 import clampgrad.nn
-from common import BOUNDS, assert_same, eager, random_with_ties
 from oracle import CONVENTIONS, EXACT
+from testing.comparing import BOUNDS, assert_same, eager, random_with_ties
 
 PLACEMENTS = (Shard(0), Shard(1), Replicate())
 

@@ -12,8 +12,8 @@ from itertools import product
 import torch
 from torch.func import jvp, vjp, vmap
 
-from matrix.cells import FINITE, expected, gradients, numbers
-from matrix.contexts import (
+from testing.matrix.cells import FINITE, expected, gradients, numbers
+from testing.matrix.contexts import (
     check_gradients,
     check_same,
     expected_tangent,
@@ -23,7 +23,7 @@ from matrix.contexts import (
     no_jvp,
     whole_context,
 )
-from matrix.forms import FORMS, bounds_of
+from testing.matrix.forms import FORMS, bounds_of
 
 BATCH = 2
 
