@@ -177,7 +177,7 @@ class set_pin:
 
     Like ``torch.autograd.set_detect_anomaly``, it takes effect when it is called, and may be
     called again. As a context manager it also sets, at the end of the block, what was set before
-    the call::
+    the call (before the block, if the same object is entered again)::
 
         >>> clampgrad.set_pin("inclusive")
         <clampgrad.set_pin: inclusive>
