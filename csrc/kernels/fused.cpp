@@ -1,7 +1,7 @@
 #include "kernels/fused.h"
 
 #include "Kernels.h"
-#include "kernels/cpu/select_loop.h"
+#include "kernels/cpu/run_loop.h"
 #include "kernels/dim_order.h"
 #include "kernels/rules/conventions.h"
 

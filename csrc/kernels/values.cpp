@@ -1,6 +1,6 @@
 #include "kernels/values.h"
 
-#include "kernels/cpu/select_loop.h"
+#include "kernels/cpu/run_loop.h"
 
 #include <ATen/Dispatch.h>
 

@@ -209,6 +209,20 @@ def test_a_filter_where_modules_are_shared_at_every_level():
         clampgrad.nn.undo(model)
 
 
+def test_a_filter_rejects_a_module_that_is_shared_at_every_level():
+    """It has 2 ** 30 names, of which the filter sees a thousand."""
+    shared = nn.ReLU6()
+    for _ in range(30):
+        shared = nn.Sequential(shared, shared)
+    model = nn.Sequential(shared, nn.ReLU6())
+    for change in CHANGES.values():
+        names = []
+        change(model, filter_fn=lambda module, name: names.append(name) or name == "1")
+        assert len(names) == len({*names}) == 1001
+        assert [*clampgrad.nn.conversions(model)] == ["1"]
+        clampgrad.nn.undo(model)
+
+
 def test_convert_leaves_modules_of_ours_as_they_are():
     """It changes no gradient, neither of our modules nor what set_gradient has set."""
     own = clampgrad.nn.ReLU(gradient="half"), clampgrad.nn.Clamp(0, 1, gradient="inclusive")

@@ -85,6 +85,29 @@ def test_what_is_used_is_below(tree):
     TopologicalSorter(uses).prepare()  # CycleError: files that use each other
 
 
+# ---- Star imports -------------------------------------------------------------------------------
+
+
+def star_imports(path):
+    """Returns the files whose names a file imports all."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            yield from filter(None, [file_of(node.module)])
+
+
+def test_star_imports_take_functions_and_classes_only():
+    """A variable that its module rebinds would stay what it was where it was imported."""
+    paths = {to for path in sources(PACKAGE) for to in star_imports(path)}
+    assert paths
+    for path in paths:
+        body, exported = ast.parse(path.read_text()).body, []
+        for node in body:
+            if isinstance(node, ast.Assign) and node.targets[0].id == "__all__":
+                exported = ast.literal_eval(node.value)
+        defined = {n.name for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+        assert exported and {*exported} <= defined, path
+
+
 # ---- The product and the laboratory --------------------------------------------------------------
 
 PRODUCT_FOLDERS = (

@@ -72,3 +72,44 @@ for convention in clampgrad.CONVENTIONS:
 def test_what_is_saved_between_numbers():
     """A byte per element, composed or not."""
     portable("-c", SAVED)
+
+
+REFUSED_AND_UNCHANGED = """
+import torch
+import clampgrad
+
+
+class InPlaceOnly(torch.Tensor):
+    @staticmethod
+    def __new__(cls, values):
+        tensor = torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=values.dtype)
+        tensor.values = values
+        return tensor
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        values, name = args[0].values, func._schema.name.partition("::")[2]
+        if name in ("alias", "clone", "detach"):
+            return cls(func(values))
+        if name == "clamp_":
+            func(values, *args[1:])
+            return args[0]
+        raise NotImplementedError(f"InPlaceOnly has no {name}")
+
+
+bound = torch.zeros((), requires_grad=True)
+for clamp_ in (torch.clamp_, clampgrad.clamp_):
+    with clampgrad.pin("half"):
+        x = InPlaceOnly(torch.tensor([-1.0, 2.0]))
+        try:
+            clamp_(x, bound)
+            raise AssertionError("not refused")
+        except NotImplementedError as error:
+            assert str(error) == "InPlaceOnly has no clamp", error
+        assert x.values.tolist() == [-1, 2]
+"""
+
+
+def test_a_call_that_is_refused_writes_nothing():
+    """Also where a subclass has the operator in place alone, so that torch would write."""
+    portable("-c", REFUSED_AND_UNCHANGED)

@@ -182,6 +182,30 @@ def test_a_block_that_is_left_and_was_not_entered():
     assert pin.current() is None
 
 
+@pytest.mark.parametrize("is_entered", [False, True])
+def test_a_block_that_is_left_twice(is_entered):
+    """The second time changes nothing, so that a later set_pin stays."""
+    half_pin = set_pin("half")
+    if is_entered:
+        half_pin.__enter__()
+    half_pin.__exit__()
+    assert pin.current() is None
+    set_pin("straight_through")
+    half_pin.__exit__()
+    with pytest.raises(TypeError, match="decorates nothing"):
+        half_pin(slope)
+    assert (slope(), pin.current()) == (STRAIGHT_THROUGH_SLOPES, "straight_through")
+
+
+def test_a_block_that_is_kept_sets_what_was_set_before_it_was_entered():
+    with set_pin("half") as half_pin:
+        pass
+    set_pin("straight_through")
+    with half_pin:
+        assert slope() == HALF_SLOPES
+    assert pin.current() == "straight_through"
+
+
 def test_a_block_of_the_process_inside_a_compiled_function():
     """It breaks the graph, as a call does."""
 

@@ -1,7 +1,7 @@
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/instruction_sets.h"
 
 #if defined(__x86_64__)
 #define CLAMPGRAD_SET avx512
 #define CLAMPGRAD_VECTOR_BYTES 64
-#include "kernels/cpu/every_loop.h"
+#include "kernels/cpu/instantiate_loops.h"
 #endif

@@ -2,4 +2,4 @@
 
 #define CLAMPGRAD_SET baseline
 #define CLAMPGRAD_VECTOR_BYTES 16
-#include "kernels/cpu/every_loop.h"
+#include "kernels/cpu/instantiate_loops.h"

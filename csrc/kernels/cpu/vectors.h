@@ -83,7 +83,8 @@ CLAMPGRAD_K_REGISTERS(Vector<int64_t>, __m512i, _mm512_cmp_epi64_mask, _mm512_ma
 // shows in a call for few elements. There a comparison and a blend take no longer for many
 // elements. A Zen 4 makes one k register in a cycle, and so compares half as fast as it takes a
 // maximum. On AMD's processors, clamps between numbers take max_instruction()
-// (MaxInstructionElement in loop.h), and those of 16 bits few comparisons (UnsignedCompareElement).
+// (MaxInstructionElement in foreach_word.h), and those of 16 bits few comparisons
+// (UnsignedCompareElement).
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V select_if_less(V a, V b, V less, V than) {
   return select(lt(less, than), b, a);

@@ -9,7 +9,7 @@ template <typename M>
 struct PairMasks {
   M self, other, halved;
   bool selects_larger;
-  M selects_self = {};
+  M selects_self;
 };
 
 // Returns where the result is self. Of two equal numbers it is self, or the other: this decides
@@ -48,13 +48,14 @@ CLAMPGRAD_RULE PairMasks<Mask<K>> pair_masks(
     to_self = M(to_self | (other_nan & self.not_nan));
     to_other = M(to_other | (other.not_nan & logical_not<M>(self.not_nan)));
   }
-  return {
-      M(to_self |
-        (nan & mask_from_bool<M>(rule.nan_mask != 0))), // no rule gives it to `other` alone
-      M(to_other | (nan & mask_from_bool<M>(rule.nan_mask & kOtherBit))),
-      M(eq(self, other) & mask_from_bool<M>(rule.tie_mask == kBothArgs)),
-      selects_larger,
-      selects_self(self, other, selects_larger, skips_nan)};
+  PairMasks<M> at = {};
+  at.self = M(
+      to_self | (nan & mask_from_bool<M>(rule.nan_mask != 0))); // no rule gives it to `other` alone
+  at.other = M(to_other | (nan & mask_from_bool<M>(rule.nan_mask & kOtherBit)));
+  at.halved = M(eq(self, other) & mask_from_bool<M>(rule.tie_mask == kBothArgs));
+  at.selects_larger = selects_larger;
+  at.selects_self = selects_self(self, other, selects_larger, skips_nan);
+  return at;
 }
 
 // Under a pseudo-gradient, self is the result where it gets a share, else beyond the bound.
@@ -75,13 +76,17 @@ CLAMPGRAD_RULE void compute_shares(V g, const PairMasks<Mask<V>>& at, Shares& ou
 template <RuleName rule, bool flag, typename M>
 CLAMPGRAD_RULE PairMasks<M> unpack_masks(
     Rule<2, rule, flag>, const M (&bits)[2], bool selects_larger) {
-  const M self = bits[0], other = bits[1];
-  if constexpr (is_pseudo(rule)) { // which records no tie
-    return {self, other, M(), selects_larger};
-  } else {
-    const M nan = logical_not<M>(self | other) & mask_from_bool<M>(flag);
-    return {M(self | nan), M(other | nan), M(self & other), selects_larger};
+  PairMasks<M> at = {};
+  at.self = bits[0];
+  at.other = bits[1];
+  at.selects_larger = selects_larger;
+  if constexpr (!is_pseudo(rule)) { // whose bits record ties and NaN, too
+    const M nan = logical_not<M>(at.self | at.other) & mask_from_bool<M>(flag);
+    at.halved = M(at.self & at.other);
+    at.self = M(at.self | nan);
+    at.other = M(at.other | nan);
   }
+  return at;
 }
 
 } // namespace

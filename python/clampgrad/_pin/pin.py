@@ -177,7 +177,7 @@ class set_pin:
 
     Like ``torch.autograd.set_detect_anomaly``, it takes effect when it is called, and may be
     called again. As a context manager it also sets, at the end of the block, what was set before
-    the call::
+    the call (before the block, if the same object is entered again)::
 
         >>> clampgrad.set_pin("inclusive")
         <clampgrad.set_pin: inclusive>
@@ -210,8 +210,9 @@ class set_pin:
         if self._name is not None:
             verbose.is_wanted()  # raises for a wrong value, before anything is pinned
             ensure_hooks_installed()
-        self._before = state.set_process_pin(self._name)
-        self._blocks: list[str | None] = []  # what each block of this object sets at its end
+        # What each block of this object sets at its end. The call begins the first of them.
+        self._outer_names = [state.set_process_pin(self._name)]
+        self._is_entered = False
         if self._name is not None:
             verbose.announce_pin(self._name)
 
@@ -221,15 +222,19 @@ class set_pin:
     def __enter__(self) -> set_pin:
         # Again, because another pin may have been set since, if the object was kept.
         previous = state.set_process_pin(self._name)
-        self._blocks.append(previous if self._blocks else self._before)
+        if self._is_entered:
+            self._outer_names.append(previous)
+        self._is_entered = True
         return self
 
     def __exit__(self, *_: object) -> None:
-        # An ExitStack may leave what it has not entered.
-        state.set_process_pin(self._blocks.pop() if self._blocks else self._before)
+        # An ExitStack may leave what it has not entered, or what has been left already.
+        self._is_entered = True
+        if self._outer_names:
+            state.set_process_pin(self._outer_names.pop())
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
-        state.set_process_pin(self._before)
+        self.__exit__()
         raise TypeError(
             "clampgrad.set_pin pins the process, and decorates nothing: decorate with clampgrad.pin"
         )

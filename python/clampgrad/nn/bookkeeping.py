@@ -3,6 +3,7 @@ it back."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -23,6 +24,9 @@ ORIGINAL_CLASS = "_clampgrad_was"
 SKIP_REASON = "_clampgrad_left"
 # What may change of a module, beside its class.
 CHANGED = (ORIGINAL_CLASS, SKIP_REASON, OVERRIDE, "gradient", "maximize", *FORWARD_SLOTS)
+
+# How many names of a shared module a filter is called with at most.
+NAMES_PER_MODULE = 1000
 
 FORWARD_IS_SET = "a forward of its own was set on the instance"
 IS_SCRIPTED = "torch.jit has compiled it; change the model before that"
@@ -57,12 +61,14 @@ def find_accepted(
 
     A shared module has a name for every path that leads to it, and of these there may be
     exponentially many. So a module in which the filter has nothing left to decide is not entered
-    again; one that it rejects is asked about by each of its names.
+    again, and no module is entered by more than its first `NAMES_PER_MODULE` names.
     """
     accepted: dict[nn.Module, str] = {}
     decided: set[nn.Module] = set()
+    names_entered: Counter[nn.Module] = Counter()
 
     def enter(module: nn.Module, name: str, parents: tuple[nn.Module, ...]) -> None:
+        names_entered[module] += 1
         if module in wanted and module not in accepted and filter_fn(module, name):
             accepted[module] = name
         children = {n: c for n, c in modules_of(module).items() if c is not None}
@@ -70,7 +76,8 @@ def find_accepted(
             if child not in decided and child is not module and child not in parents:
                 enter(child, f"{name}.{child_name}".lstrip("."), (*parents, module))
         is_accepted = module not in wanted or module in accepted
-        if is_accepted and all(child in decided for child in children.values()):
+        is_decided = is_accepted and all(child in decided for child in children.values())
+        if is_decided or names_entered[module] == NAMES_PER_MODULE:
             decided.add(module)
 
     enter(model, "", ())

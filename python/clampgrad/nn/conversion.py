@@ -57,7 +57,7 @@ def convert(model: Model, *, filter_fn: Filter | None = None, example_inputs: An
         model: any module; it may itself be a ReLU, ReLU6 or Hardtanh.
         filter_fn: called with a module and its fully qualified name; only modules for which it
             returns True are converted. A shared module is converted if it does for one of its
-            names.
+            first 1000 names.
         example_inputs: a tuple of positional arguments of the model, a dict of keyword arguments,
             or one argument.
 

@@ -52,7 +52,8 @@ def set_gradient(
         gradient: the name or an alias of a convention; :func:`clampgrad.clamp` lists them.
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         filter_fn: called with a module and its fully qualified name; only modules for which it
-            returns True are changed. A shared module is changed if it does for one of its names.
+            returns True are changed. A shared module is changed if it does for one of its first
+            1000 names.
 
     Returns:
         The model itself. :func:`conversions` reports what changed, and :func:`undo` reverts it.

@@ -231,7 +231,10 @@ def locate_elements(
         try:
             call_torch(functional, *args)  # which raises its own error
         except NotImplementedError:
-            call_torch(name, *args)  # which names itself, where there is no kernel for it
+            if name != functional:
+                # It names itself, where there is no kernel for it. A subclass may have one that
+                # writes, so it gets a copy.
+                call_torch(name, args[0].clone(), *args[1:])
             raise
         raise
 

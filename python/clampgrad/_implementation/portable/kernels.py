@@ -42,6 +42,9 @@ from clampgrad._torch.dispatcher import (
 from clampgrad._torch.surroundings import below_a_trace, guard_dynamic_floats, in_autodiff
 from clampgrad._torch.torchs_functions import CLAMP_FUNCTIONS, EXTREMA
 
+# Not `observer`, which is rebound: a copy of it would stay what it was.
+__all__ = ["pin_call_counts", "pin_observe", "pin_register_kernels"]
+
 # ---- The node of a call -------------------------------------------------------------------------
 
 

@@ -14,6 +14,18 @@ from clampgrad._contract.messages import MESSAGES
 from clampgrad._implementation.portable.front_doors import resolve_convention
 from clampgrad._torch import thread_state
 
+# Not `process_pin_name` and `block_resolver`, which are rebound: copies would stay what they were.
+__all__ = [
+    "Block",
+    "pin_canonical_name",
+    "pin_current",
+    "pin_set_block_resolver",
+    "pin_set_process",
+    "pin_set_resolver_enabled",
+    "pin_set_thread_block",
+    "pin_thread_block",
+]
+
 
 class Block:
     """A pin from the time it is entered until it is left, and the outer block."""

@@ -1,5 +1,5 @@
-// The loop over flat memory, by words of 64 elements. An Op without bits makes values alone. Comes
-// after the rules and masks.h.
+// The loop over flat memory, by words of 64 elements, for one instruction set. An Op without bits
+// makes values alone. Comes after the rules and masks.h.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {

@@ -1,4 +1,4 @@
-// All loops for the instruction set CLAMPGRAD_SET: loops_<set>.cpp includes this once.
+// Instantiates all loops for the instruction set CLAMPGRAD_SET. loops_<set>.cpp includes this once.
 //
 // Note [One translation unit per instruction set]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -8,7 +8,7 @@
 // functions below are in anonymous namespaces or in the namespace of the set, and those of the
 // standard library are not used. test_kernels.py looks for instructions of a set elsewhere.
 
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/instruction_sets.h"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -23,7 +23,7 @@
 #include "kernels/rules/all.h"
 #include "kernels/rules/ops.h"
 #include "kernels/cpu/masks.h"
-#include "kernels/cpu/loop.h"
+#include "kernels/cpu/foreach_word.h"
 // clang-format on
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {

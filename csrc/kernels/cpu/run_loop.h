@@ -1,7 +1,7 @@
 #pragma once
-// Which loop runs, and its run over all elements.
+// Selects the loop of an instruction set, and runs it over all elements.
 
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/instruction_sets.h"
 #include "kernels/cpu/threads.h"
 
 #include <ATen/Dispatch.h>

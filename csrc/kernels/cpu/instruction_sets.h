@@ -1,7 +1,7 @@
 #pragma once
-// The loops over flat memory, one per call and dtype, and the instruction sets.
+// Declares the instruction sets. Each has a loop over flat memory for every call and dtype.
 //
-// loops_<set>.cpp compiles all for one (every_loop.h); kernels/fused.cpp takes the best one here.
+// loops_<set>.cpp compiles the loops of one set (instantiate_loops.h). run_loop.h selects the set.
 
 #include "kernels/call.h"
 #include "kernels/rules/conventions.h"
