@@ -327,7 +327,33 @@ def test_a_call_that_fails_is_the_last_of_its_kind():
     assert sum(f.elements for f in report if f.moved) == 4
 
 
-# ---- What backward runs again ----
+# ---- Bounds of every kind ------------------------------------------------------------------------
+
+NUMBERS = {  # lower bounds, and an input at each
+    "an integer": 1,
+    "one beyond int64": 2**63,
+    "a boolean": True,
+    "a float": 0.5,
+}
+
+
+@pytest.mark.parametrize("bound", NUMBERS.values(), ids=NUMBERS)
+def test_a_bound_of_every_kind_of_number(bound):
+    """By itself, beside another one, from Python and in a list."""
+    calls = (
+        lambda x: x.clamp(min=bound),
+        lambda x: torch.clamp_min(x, bound),
+        lambda x: torch.clamp(x, bound, bound),
+        lambda x: torch._foreach_clamp_min([x], bound)[0],
+        lambda x: torch._foreach_clamp_max([x], [bound])[0],
+        lambda x: F.hardtanh(x, bound, 2.0**64),
+    )
+    for f in calls:
+        (found,) = seen(backward(f, leaf(float(bound))))
+        assert found.at_bound == 1 and f"{bound:g}" in found.bounds[0]
+
+
+# ---- What backward runs again --------------------------------------------------------------------
 
 
 class Recomputed(torch.autograd.Function):
