@@ -12,6 +12,8 @@ import torch.autograd.forward_ad as fwad
 import torch.nn.functional as F
 from functorch.compile import aot_function, nop
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
@@ -351,6 +353,40 @@ def test_a_bound_of_every_kind_of_number(bound):
     for f in calls:
         (found,) = seen(backward(f, leaf(float(bound))))
         assert found.at_bound == 1 and f"{bound:g}" in found.bounds[0]
+
+
+@pytest.mark.parametrize("function", [torch.clamp, F.hardtanh], ids=["clamp", "hardtanh"])
+def test_a_symbolic_bound_of_a_graph(function):
+    """The export of a program is no call."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return function(x * 1, 0, x.shape[0])
+
+    shapes = ({0: torch.export.Dim("n")},)
+    with clampgrad.audit() as report:
+        torch.export.export(Model(), (torch.ones(3),), dynamic_shapes=shapes)
+    assert not report.skipped and not len(report)
+
+
+def test_a_symbolic_bound_of_a_call():
+    """A size of a fake Tensor is a symbol, whose value the audit must not fix."""
+    dim = StatelessSymbolicContext([DimDynamic.DYNAMIC])
+    fakes = FakeTensorMode(shape_env=ShapeEnv())
+    size = fakes.from_tensor(torch.ones(3, device="cpu"), symbolic_context=dim).shape[0]
+    calls = (
+        lambda x: x.clamp(0, size),
+        lambda x: x.clamp_min(size * 0.5),
+        lambda x: x.clamp(0, size > 1),
+        lambda x: F.hardtanh(x, 0, size),
+    )
+    with clampgrad.audit() as report:
+        for f in calls:
+            f(leaf()).sum().backward()
+    assert report.skipped == {"symbolic bounds": len(calls)} and not len(report)
+    assert (
+        "3 calls went unexamined (symbolic bounds 3)" in report.summary()
+    )  # no release changed hardtanh
 
 
 # ---- What backward runs again --------------------------------------------------------------------

@@ -85,7 +85,10 @@ class Examination:
         if is_of_this_level and not torch.is_grad_enabled() and is_in_differentiated_graph():
             reasons.append("differentiated beforehand")
         handlers: list[ResultHandler] = [self._skip_handler(reason) for reason in reasons]
-        if is_of_this_level:
+        problem = find_read_problem(operands)
+        if is_of_this_level and problem:
+            handlers += self._skip_problem(problem, operator)
+        elif is_of_this_level:
             caller, outermost = find_call_origin()
             called = self._operators.get(outermost.function)
             name = outermost.name or packet
@@ -109,6 +112,8 @@ class Examination:
         """Does the same for a call that no kernel announces."""
         if not _is_examined(operands):
             return None
+        if problem := find_read_problem(operands):
+            return next(iter(self._skip_problem(problem, operator)), None)
         name = getattr(function, "__name__", str(function))
         if operator.is_ours:
             name = f"clampgrad.{name}"
@@ -118,12 +123,6 @@ class Examination:
         return self._examine(caller, describe_call(name, "", operator, operands, kwargs), operands)
 
     def _examine(self, caller: Caller, call: Call, operands: Operands) -> ResultHandler | None:
-        problem = find_read_problem(operands)
-        if problem:
-            if problem in TRACED:
-                return None
-            may_have_changed = call.operator.follows_torch and problem != VALUELESS
-            return self._skip_handler(problem, may_have_changed)
         x = operands[0]
         if not x.numel():
             return None  # nothing to count
@@ -142,6 +141,11 @@ class Examination:
         # The node of x is read before the call, which may be in place and give x another.
         upstream = x.grad_fn, x.output_nr
         return partial(self._follow_result, variant, element_positions, bounds, x, *upstream)
+
+    def _skip_problem(self, problem: str, operator: Operator) -> list[ResultHandler]:
+        """Returns what counts a call whose elements cannot be read, unless a trace records it."""
+        may_have_changed = operator.follows_torch and problem != VALUELESS
+        return [] if problem in TRACED else [self._skip_handler(problem, may_have_changed)]
 
     def _skip_handler(self, reason: str, may_have_changed: bool = True) -> ResultHandler:
         """Returns what counts a call as skipped: only once it has a result, because a call that
