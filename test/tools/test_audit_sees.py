@@ -493,6 +493,7 @@ def test_a_compiled_function_that_a_stance_of_the_program_runs():
     assert report.skipped == {"differentiated beforehand": 1}
 
 
+@pytest.mark.of_cpus("the mock device has no sparse Tensors")
 def test_nothing_is_named_that_cannot_have_changed():
     """No release changed relu; and meta tensors have no gradient."""
     with clampgrad.audit() as report:
@@ -500,6 +501,14 @@ def test_nothing_is_named_that_cannot_have_changed():
         clamp(torch.empty(3, device="meta", requires_grad=True))
     assert report.skipped == {"sparse_coo tensors": 1, "meta tensors": 1}
     assert report.summary() == "No call of the clamp family was seen."
+
+
+def test_what_the_audit_computes_with_is_not_named():
+    """The dtype of the result is that of Tensors without values."""
+    with clampgrad.audit() as report:
+        clampgrad.clamp(torch.zeros(2), torch.tensor(0.0), torch.tensor(1))
+        clampgrad.maximum(torch.zeros(2), torch.tensor(1.0, dtype=torch.float64))
+    assert not report.skipped and len(report) == 2
 
 
 def test_the_first_sentence_names_what_every_leaves_out():

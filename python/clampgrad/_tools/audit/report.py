@@ -23,6 +23,7 @@ from clampgrad._tools.audit.sites import Site, SiteKey
 from clampgrad._tools.audit.suspects import Suspect
 from clampgrad._tools.audit.text import Contents
 from clampgrad._tools.tables import preformatted, width_of
+from clampgrad._torch.quiet import quietly
 from clampgrad._torch.surroundings import hidden_from_modes
 
 logger = logging.getLogger("clampgrad")
@@ -64,7 +65,8 @@ class Report:
     def _run_safely(self, function: Callable[..., Any], *args: Any) -> Any:
         """Calls a function of the audit. If it fails, the program goes on; the report says so."""
         try:
-            return function(*args)
+            with quietly():
+                return function(*args)
         except Exception as error:
             self._skip(self._describe_failure(error))
             return None
@@ -73,7 +75,8 @@ class Report:
         """Does the same before a call of the program; returns what to do with its result. A failure
         counts only once there is a result, because a call that raises an error is none."""
         try:
-            return function(*args)
+            with quietly():
+                return function(*args)
         except Exception as error:
             reason = self._describe_failure(error)
             return lambda _: self._skip(reason)
