@@ -529,17 +529,40 @@ FAIL = {
     "shapes": lambda: torch.clamp(leaf(), torch.zeros(3), torch.ones(3)),
     "a sparse Tensor": lambda: torch.clamp(torch.eye(3).to_sparse_csr(), 0, 1),
     "forward mode": lambda: forward_mode(torch.zeros(3)),
+    "a leaf, in place": lambda: leaf().clamp_(0, 1),
+    "a leaf, in place, of a function": lambda: F.relu_(leaf()),
+    "a dtype, in place": lambda: torch.zeros(4).clamp_(torch.ones(4, dtype=torch.complex64)),
+    "a list": lambda: torch._foreach_clamp_min_([leaf(), leaf()], 0),
+    "of clampgrad": lambda: clampgrad.clamp_(leaf(), 0, 1),
+    "a dtype of fmax": lambda: torch.fmax(leaf(torch.nan), torch.ones(1, dtype=torch.complex64)),
+    "an out of another dtype": lambda: torch.fmax(
+        torch.ones(1), torch.ones(1), out=torch.ones(1, dtype=torch.int64)
+    ),
+    "an unsigned dtype": lambda: torch.zeros(1, dtype=torch.uint8).clamp_(-1, 0.5),
+    "an optimizer": lambda: torch.optim.SGD([leaf()]).step(lambda: leaf().clamp_(0, 1)),
 }
 
 
 @pytest.mark.parametrize("name", FAIL)
 def test_a_call_that_raises_is_none(name):
     with clampgrad.audit() as report:
-        with pytest.raises(RuntimeError):
+        with pytest.raises((RuntimeError, NotImplementedError)):
             FAIL[name]()
         clamp(leaf(0.5)).sum().backward()
-    assert not report.skipped
+    assert not report.skipped and not report.suspects
+    (found,) = report
+    assert (len(report), found.function, found.calls) == (1, "clamp", 1)
     assert "did not change at" in report.summary() and "may have" not in report.summary()
+
+
+def test_a_call_that_raises_is_not_left_out():
+    """By `every`, which counts calls that returned."""
+    with clampgrad.audit(every=2) as report:
+        for _ in range(3):
+            x = leaf(0.5)
+            with pytest.raises(RuntimeError):
+                x.clamp_(0, 1)
+    assert not len(report) and not report.skipped and "went unexamined" not in report.summary()
 
 
 def test_a_site_that_fails_takes_no_other_with_it(monkeypatch):

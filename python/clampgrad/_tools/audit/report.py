@@ -94,13 +94,16 @@ class Report:
                 self._skip(self._describe_failure(error), site.follows_torch)
             return None
 
+    def _called_sites(self) -> list[Site]:
+        return [site for site in list(self._sites.values()) if site.has_returned]
+
     def __iter__(self) -> Iterator[Finding]:
         with hidden_from_modes():
-            findings = [f for site in list(self._sites.values()) if (f := self._make_finding(site))]
+            findings = [f for site in self._called_sites() if (f := self._make_finding(site))]
         return iter(sorted(findings, key=Finding._importance, reverse=True))
 
     def __len__(self) -> int:
-        return len(self._sites)
+        return len(self._called_sites())
 
     def __repr__(self) -> str:
         warned = sum(len(finding.warnings) for finding in self)
