@@ -15,11 +15,11 @@ py::object to_python(const c10::IValue& value) {
   if (value.isTensor()) {
     return py::cast(value.toTensor());
   }
-  if (value.isScalar()) {
-    return py::cast(value.toScalar());
+  if (value.isNone()) {
+    return py::none();
   }
   if (!value.isList()) {
-    return py::none();
+    return py::cast(value.toScalar()); // isScalar() is false for what only uint64 has
   }
   py::list list;
   for (const c10::IValue& each : value.toListRef()) {

@@ -176,6 +176,14 @@ def test_an_integer_is_rounded_once():
     assert one == 2**62 + 2**39
 
 
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (None, 1.0), (0.0, None)], ids=str)
+def test_number_bounds_under_vmap_are_compared_on_the_device_of_the_input(bounds):
+    """As Tensors they are the CPU's."""
+    x = torch.empty(3, 2, device="meta")
+    positions = torch.vmap(lambda x: find_positions(*cast_for_comparison((x, *bounds), x.dtype)))(x)
+    assert (positions.device, positions.shape) == (x.device, x.shape)
+
+
 def test_gradients_whose_squares_are_infinite():
     x = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     (finding,) = audited(lambda x: torch.clamp(x, 0.0, 1.0) * 1e160, x)

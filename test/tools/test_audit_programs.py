@@ -296,12 +296,22 @@ def test_a_thread_leaves_the_audit_before_it_ends(monkeypatch):
         assert left == [thread.ident for thread in threads]
 
 
-def test_a_report_that_fails_keeps_the_exit_code(script, command, monkeypatch):
+@pytest.mark.parametrize("end, code", [("", 2), ("sys.exit(7)", 7)])
+def test_a_report_that_fails_keeps_the_exit_code_but_0(script, command, monkeypatch, end, code):
     """Making the report uses the device, which the program may have broken."""
     monkeypatch.setattr(clampgrad.Report, "__iter__", lambda _: 1 / 0)
-    code, _, err = command("audit", "--json", "a.json", script("sys.exit(7)"))
-    assert code == 7
+    actual, _, err = command("audit", "--json", "a.json", script(end))
+    assert actual == code
     assert "cannot be reported: division by zero" in err and "cannot write" in err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("end, code", [("", 2), ("sys.exit(0)", 2), ("sys.exit(7)", 7)])
+def test_a_report_that_cannot_be_written(script, command, caplog, end, code):
+    """Though the file could be opened: a full disk."""
+    options = "audit", "--json", "/dev/full", "--fail-on", "any"
+    actual, _, err = command(*options, script(end))
+    assert actual == code and "cannot write /dev/full: " in caplog.text and "Between 2.11" in err
 
 
 def test_one_file_per_rank(script, monkeypatch, command):

@@ -12,6 +12,8 @@ import torch.autograd.forward_ad as fwad
 import torch.nn.functional as F
 from functorch.compile import aot_function, nop
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
@@ -327,7 +329,67 @@ def test_a_call_that_fails_is_the_last_of_its_kind():
     assert sum(f.elements for f in report if f.moved) == 4
 
 
-# ---- What backward runs again ----
+# ---- Bounds of every kind ------------------------------------------------------------------------
+
+NUMBERS = {  # lower bounds, and an input at each
+    "an integer": 1,
+    "one beyond int64": 2**63,
+    "a boolean": True,
+    "a float": 0.5,
+}
+
+
+@pytest.mark.parametrize("bound", NUMBERS.values(), ids=NUMBERS)
+def test_a_bound_of_every_kind_of_number(bound):
+    """By itself, beside another one, from Python and in a list."""
+    calls = (
+        lambda x: x.clamp(min=bound),
+        lambda x: torch.clamp_min(x, bound),
+        lambda x: torch.clamp(x, bound, bound),
+        lambda x: torch._foreach_clamp_min([x], bound)[0],
+        lambda x: torch._foreach_clamp_max([x], [bound])[0],
+        lambda x: F.hardtanh(x, bound, 2.0**64),
+    )
+    for f in calls:
+        (found,) = seen(backward(f, leaf(float(bound))))
+        assert found.at_bound == 1 and f"{bound:g}" in found.bounds[0]
+
+
+@pytest.mark.parametrize("function", [torch.clamp, F.hardtanh], ids=["clamp", "hardtanh"])
+def test_a_symbolic_bound_of_a_graph(function):
+    """The export of a program is no call."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return function(x * 1, 0, x.shape[0])
+
+    shapes = ({0: torch.export.Dim("n")},)
+    with clampgrad.audit() as report:
+        torch.export.export(Model(), (torch.ones(3),), dynamic_shapes=shapes)
+    assert not report.skipped and not len(report)
+
+
+def test_a_symbolic_bound_of_a_call():
+    """A size of a fake Tensor is a symbol, whose value the audit must not fix."""
+    dim = StatelessSymbolicContext([DimDynamic.DYNAMIC])
+    fakes = FakeTensorMode(shape_env=ShapeEnv())
+    size = fakes.from_tensor(torch.ones(3, device="cpu"), symbolic_context=dim).shape[0]
+    calls = (
+        lambda x: x.clamp(0, size),
+        lambda x: x.clamp_min(size * 0.5),
+        lambda x: x.clamp(0, size > 1),
+        lambda x: F.hardtanh(x, 0, size),
+    )
+    with clampgrad.audit() as report:
+        for f in calls:
+            f(leaf()).sum().backward()
+    assert report.skipped == {"symbolic bounds": len(calls)} and not len(report)
+    assert (
+        "3 calls went unexamined (symbolic bounds 3)" in report.summary()
+    )  # no release changed hardtanh
+
+
+# ---- What backward runs again --------------------------------------------------------------------
 
 
 class Recomputed(torch.autograd.Function):
@@ -431,6 +493,7 @@ def test_a_compiled_function_that_a_stance_of_the_program_runs():
     assert report.skipped == {"differentiated beforehand": 1}
 
 
+@pytest.mark.of_cpus("the mock device has no sparse Tensors")
 def test_nothing_is_named_that_cannot_have_changed():
     """No release changed relu; and meta tensors have no gradient."""
     with clampgrad.audit() as report:
@@ -438,6 +501,14 @@ def test_nothing_is_named_that_cannot_have_changed():
         clamp(torch.empty(3, device="meta", requires_grad=True))
     assert report.skipped == {"sparse_coo tensors": 1, "meta tensors": 1}
     assert report.summary() == "No call of the clamp family was seen."
+
+
+def test_what_the_audit_computes_with_is_not_named():
+    """The dtype of the result is that of Tensors without values."""
+    with clampgrad.audit() as report:
+        clampgrad.clamp(torch.zeros(2), torch.tensor(0.0), torch.tensor(1))
+        clampgrad.maximum(torch.zeros(2), torch.tensor(1.0, dtype=torch.float64))
+    assert not report.skipped and len(report) == 2
 
 
 def test_the_first_sentence_names_what_every_leaves_out():
@@ -458,17 +529,40 @@ FAIL = {
     "shapes": lambda: torch.clamp(leaf(), torch.zeros(3), torch.ones(3)),
     "a sparse Tensor": lambda: torch.clamp(torch.eye(3).to_sparse_csr(), 0, 1),
     "forward mode": lambda: forward_mode(torch.zeros(3)),
+    "a leaf, in place": lambda: leaf().clamp_(0, 1),
+    "a leaf, in place, of a function": lambda: F.relu_(leaf()),
+    "a dtype, in place": lambda: torch.zeros(4).clamp_(torch.ones(4, dtype=torch.complex64)),
+    "a list": lambda: torch._foreach_clamp_min_([leaf(), leaf()], 0),
+    "of clampgrad": lambda: clampgrad.clamp_(leaf(), 0, 1),
+    "a dtype of fmax": lambda: torch.fmax(leaf(torch.nan), torch.ones(1, dtype=torch.complex64)),
+    "an out of another dtype": lambda: torch.fmax(
+        torch.ones(1), torch.ones(1), out=torch.ones(1, dtype=torch.int64)
+    ),
+    "an unsigned dtype": lambda: torch.zeros(1, dtype=torch.uint8).clamp_(-1, 0.5),
+    "an optimizer": lambda: torch.optim.SGD([leaf()]).step(lambda: leaf().clamp_(0, 1)),
 }
 
 
 @pytest.mark.parametrize("name", FAIL)
 def test_a_call_that_raises_is_none(name):
     with clampgrad.audit() as report:
-        with pytest.raises(RuntimeError):
+        with pytest.raises((RuntimeError, NotImplementedError)):
             FAIL[name]()
         clamp(leaf(0.5)).sum().backward()
-    assert not report.skipped
+    assert not report.skipped and not report.suspects
+    (found,) = report
+    assert (len(report), found.function, found.calls) == (1, "clamp", 1)
     assert "did not change at" in report.summary() and "may have" not in report.summary()
+
+
+def test_a_call_that_raises_is_not_left_out():
+    """By `every`, which counts calls that returned."""
+    with clampgrad.audit(every=2) as report:
+        for _ in range(3):
+            x = leaf(0.5)
+            with pytest.raises(RuntimeError):
+                x.clamp_(0, 1)
+    assert not len(report) and not report.skipped and "went unexamined" not in report.summary()
 
 
 def test_a_site_that_fails_takes_no_other_with_it(monkeypatch):

@@ -18,6 +18,7 @@ from clampgrad.cli import program
 
 logger = logging.getLogger("clampgrad")
 
+NOT_WRITTEN = 2  # as argparse ends if it sees before the program that it cannot be written
 FAILED = 3  # neither a program's 1 nor argparse's 2
 
 
@@ -74,6 +75,7 @@ def main(arguments: list[str]) -> int | str | None:
         file = file.absolute()  # the program may go elsewhere
 
     code: int | str | None = 0
+    is_written = True
     process = os.getpid()
     try:
         with audit_block:
@@ -86,8 +88,12 @@ def main(arguments: list[str]) -> int | str | None:
         code = end.code
     finally:  # of a program that is interrupted, too, but not of a process that it has forked
         if os.getpid() == process:
-            _write_report(audit_block.report, file)
-    if code or not options.fail_on or os.getpid() != process:
+            is_written = _write_report(audit_block.report, file)
+    if code or os.getpid() != process:
+        return code
+    if not is_written:
+        return NOT_WRITTEN
+    if not options.fail_on:
         return code
     names = {warning.name for finding in audit_block.report for warning in finding.warnings}
     failing = names if "any" in options.fail_on else names.intersection(options.fail_on)
@@ -138,19 +144,23 @@ def _check_writable(parser: argparse.ArgumentParser, path: Path) -> None:
         parser.error(f"cannot write {path}: {error.strerror}")
 
 
-def _write_report(report: Report, file: Path | None) -> None:
+def _write_report(report: Report, file: Path | None) -> bool:
     """Writes the report to the file, then to the terminal, which may be gone. If one fails, the
-    other is still written."""
+    other is still written. Returns whether there was a report, and the file has it."""
+    is_written = True
     if file is not None:
         try:
             report.save(file)
         except Exception as error:
             logger.error("cannot write %s: %s", file, error)
+            is_written = False
     rank = _rank()
     try:
         text = report.text(width_of(sys.stderr)) if not rank else f"rank {rank}: {report.summary()}"
     except Exception as error:
         text = f"The audit cannot be reported: {error}"
+        is_written = False
     with suppress(OSError, ValueError, AttributeError):  # stderr is closed
         sys.stderr.write(f"\n{text}\n")
         sys.stderr.flush()
+    return is_written

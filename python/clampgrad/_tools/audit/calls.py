@@ -171,11 +171,14 @@ def out_of_place_name(function: str) -> str:
 # Tensors without values, whose gradient has none either; and those of a trace, which is no call.
 VALUELESS = "meta tensors"
 TRACED = ("FakeTensor", "FunctionalTensor")
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)  # to read one would fix its value
 
 
 def find_read_problem(values: tuple[Any, ...]) -> str | None:
     """Returns why the elements of these cannot be counted, or None if they can."""
     for value in values:
+        if isinstance(value, SYMBOLS):
+            return "symbolic bounds"
         if not isinstance(value, Tensor):
             continue
         if type(value).__torch_dispatch__ is not Tensor.__torch_dispatch__:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -85,7 +84,10 @@ class Examination:
         if is_of_this_level and not torch.is_grad_enabled() and is_in_differentiated_graph():
             reasons.append("differentiated beforehand")
         handlers: list[ResultHandler] = [self._skip_handler(reason) for reason in reasons]
-        if is_of_this_level:
+        problem = find_read_problem(operands)
+        if is_of_this_level and problem:
+            handlers += self._skip_problem(problem, operator)
+        elif is_of_this_level:
             caller, outermost = find_call_origin()
             called = self._operators.get(outermost.function)
             name = outermost.name or packet
@@ -109,6 +111,8 @@ class Examination:
         """Does the same for a call that no kernel announces."""
         if not _is_examined(operands):
             return None
+        if problem := find_read_problem(operands):
+            return next(iter(self._skip_problem(problem, operator)), None)
         name = getattr(function, "__name__", str(function))
         if operator.is_ours:
             name = f"clampgrad.{name}"
@@ -118,13 +122,7 @@ class Examination:
         return self._examine(caller, describe_call(name, "", operator, operands, kwargs), operands)
 
     def _examine(self, caller: Caller, call: Call, operands: Operands) -> ResultHandler | None:
-        problem = find_read_problem(operands)
-        if problem:
-            if problem in TRACED:
-                return None
-            may_have_changed = call.operator.follows_torch and problem != VALUELESS
-            return self._skip_handler(problem, may_have_changed)
-        x = operands[0]
+        x, *bounds = operands
         if not x.numel():
             return None  # nothing to count
         with hidden_from_modes():
@@ -133,15 +131,28 @@ class Examination:
             # recorded, the gradient arrives there; if not, it arrives at the second.
             is_again = in_backward() and not site.is_of_backward
             if not variant.is_due(self._every, is_again):
-                return None
+                return lambda _: variant.count_missed()
+            # What the call may write is read before it: the elements, the bounds, the node of x.
             element_positions = find_positions(*cast_for_comparison(operands, call.dtype))
-            if not is_again:
-                with outside_transforms():
-                    self._memory -= variant.count_call(unwrapped(element_positions), self._memory)
-            bounds = self._find_followed_bounds(site, variant.call, operands)
-        # The node of x is read before the call, which may be in place and give x another.
+            numbers = [_read_number(bound) for bound in bounds]
+            followed = self._find_followed_bounds(site, operands, numbers)
         upstream = x.grad_fn, x.output_nr
-        return partial(self._follow_result, variant, element_positions, bounds, x, *upstream)
+
+        def handle_result(result: Any) -> None:
+            with hidden_from_modes():
+                if not is_again:
+                    with outside_transforms():
+                        positions = unwrapped(element_positions)
+                        self._memory -= variant.count_call(positions, self._memory)
+                note_bounds(site, call.dtype, bounds, numbers)
+            self._follow_result(variant, element_positions, followed, x, *upstream, result)
+
+        return handle_result
+
+    def _skip_problem(self, problem: str, operator: Operator) -> list[ResultHandler]:
+        """Returns what counts a call whose elements cannot be read, unless a trace records it."""
+        may_have_changed = operator.follows_torch and problem != VALUELESS
+        return [] if problem in TRACED else [self._skip_handler(problem, may_have_changed)]
 
     def _skip_handler(self, reason: str, may_have_changed: bool = True) -> ResultHandler:
         """Returns what counts a call as skipped: only once it has a result, because a call that
@@ -149,19 +160,22 @@ class Examination:
         return lambda _: self._report._skip(reason, may_have_changed)
 
     def _find_followed_bounds(
-        self, site: Site, call: Call, operands: Operands
+        self, site: Site, operands: Operands, numbers: list[float | None]
     ) -> list[tuple[Side, float]]:
         """Returns the bounds that the result may be equal to: those of this call, and those of an
         earlier one that lie between them."""
-        numbers = _note_bounds(site, call, operands)
         if in_transform():
             return []  # the bounds of a result are followed outside of transforms
-        bounds = [((site, side), v) for side, v in numbers.items()]
-        if all(v is None or _read_number(v) is not None for v in operands[1:]):
-            inf = float("inf")
-            lo, hi = numbers.get("min", -inf), numbers.get("max", inf)
-            bounds += self._consumers.bounds_between(operands[0], lo, hi)
-        return bounds
+        x, *bounds = operands
+        inf = float("inf")
+        finite = {
+            side: v for side, v in zip(("min", "max"), numbers) if v is not None and abs(v) < inf
+        }
+        followed = [((site, side), v) for side, v in finite.items()]
+        if all(b is None or v is not None for b, v in zip(bounds, numbers)):
+            lo, hi = finite.get("min", -inf), finite.get("max", inf)
+            followed += self._consumers.bounds_between(x, lo, hi)
+        return followed
 
     def _find_site(self, caller: Caller, call: Call) -> tuple[Site, Variant]:
         key = SiteKey(caller, call.function, call.through, call.gradient)
@@ -371,18 +385,15 @@ def describe_call(
     )
 
 
-def _note_bounds(site: Site, call: Call, operands: Operands) -> dict[str, float]:
-    """Notes the bounds of a call for the report; returns those that are one finite number each."""
-    numbers = [_read_number(v) for v in operands[1:]]
+def note_bounds(
+    site: Site, dtype: torch.dtype, bounds: list[Any], numbers: list[float | None]
+) -> None:
+    """Notes the bounds of a call for the report, and where the dtype rounds those that are one
+    number each."""
     site.remember_bounds(
-        *(
-            "" if v is None else "Tensor" if isinstance(v, Tensor) else f"{v:g}"
-            for v in operands[1:]
-        )
+        *("" if v is None else "Tensor" if isinstance(v, Tensor) else f"{v:g}" for v in bounds)
     )
-    note_rounding(site, call.dtype, *numbers)
-    pairs = zip(("min", "max"), numbers)
-    return {side: v for side, v in pairs if v is not None and abs(v) < float("inf")}
+    note_rounding(site, dtype, *numbers)
 
 
 def _read_number(bound: Any) -> float | None:

@@ -23,7 +23,12 @@ from clampgrad._tools.audit.examination import Examination
 from clampgrad._tools.audit.report import Report
 from clampgrad._tools.audit.suspects import Suspects
 from clampgrad._torch.quiet import is_quiet, quietly
-from clampgrad._torch.surroundings import function_modes, in_backward, leave_function_mode
+from clampgrad._torch.surroundings import (
+    function_modes,
+    in_backward,
+    in_transform,
+    leave_function_mode,
+)
 
 # torch's own operators that call functions; some run only compiled.
 CALL_FUNCTIONS = ("cond", "map_impl", "while_loop", "scan")
@@ -113,15 +118,17 @@ class audit(TorchFunctionMode):
         operator = KERNEL_OPERATORS.get(packet.rstrip("_"))
         if operator is None:
             return None
-        self.report._run_safely(self._suspects.judge_kernel_call, packet, args)
+        judge = self.report._run_before_call(self._suspects.judge_kernel_call, packet, args)
         handlers = [
             self.report._run_before_call(self._examine_kernel_call, packet, operator, call_args)
             for call_args in split_list_call(packet, args)
         ]
-        if not any(handlers):
-            return None
+        if not any(handlers) and (judge is None or in_transform()):
+            return None  # another level of torch.func announces and judges the call again
 
         def handle_result(result: Any) -> None:
+            if judge:
+                self.report._run_safely(judge, result)
             # Lists in place return nothing: their Tensors are the results.
             results = args[0] if result is None else result
             results = results if isinstance(results, list) else [results]
@@ -150,12 +157,14 @@ class audit(TorchFunctionMode):
             return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
         if name in CALL_FUNCTIONS and getattr(function, "namespace", "") == "higher_order":
-            self.report._skip(f"inside {name.removesuffix('_impl')}")
             # Dynamo takes none of the empty keywords that torch itself adds
             # (mutated_arg_indices, from 2.15 on).
             kwargs = {key: value for key, value in kwargs.items() if value}
             with torch.compiler.set_stance("default"), quietly():
-                return torch.compile(function, backend="eager", fullgraph=True)(*args, **kwargs)
+                compiled = torch.compile(function, backend="eager", fullgraph=True)
+                result = compiled(*args, **kwargs)
+            self.report._skip(f"inside {name.removesuffix('_impl')}")
+            return result
         operator = self._operators.get(function)
         examine = self._examine_python_call if operator else self._consumers.follow
         handle_result = None
@@ -182,14 +191,15 @@ class audit(TorchFunctionMode):
         if operands is None or not isinstance(operands[0], Tensor):
             return None  # another function of that name
         is_hidden = _is_in_inference(operands)
+        judge = None
         if operator.follows_torch and (is_hidden or kwargs.get("out") is not None):
-            self._suspects.judge_kernel_call(operator.name, operands)
+            judge = self._suspects.judge_kernel_call(operator.name, operands)
         if operator.follows_torch and not is_hidden:
-            return None  # a kernel announces it
+            return judge  # a kernel announces it
         if torch.jit.is_tracing():  # what is done here would be part of the trace
-            self.report._skip("torch.jit.trace", follows_torch=False)
-            return None
-        return self._examination.examine_python_call(function, operator, operands, kwargs)
+            return lambda _: self.report._skip("torch.jit.trace", follows_torch=False)
+        examine = self._examination.examine_python_call(function, operator, operands, kwargs)
+        return lambda result: [handle(result) for handle in (judge, examine) if handle]
 
 
 class Follower(TorchFunctionMode):

@@ -20,6 +20,9 @@ NAN_HI = EMPTY | SINGLE  # no interval is both
 
 def find_positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
     """Returns one byte per element of the result: how it compares with its bounds."""
+    # Numbers are on the CPU, where also a Tensor without dimensions may be.
+    devices = [v.device for v in (x, lo, hi) if v is not None]
+    device = next((d for d in devices if d.type != "cpu"), x.device)
     masks = []
     if in_transform() or x.sum().isnan():  # the sum is NaN if an element is, and takes less time
         masks += [(x.isnan(), NAN)]
@@ -30,11 +33,10 @@ def find_positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
     if lo is not None and hi is not None:
         masks += [(lo > hi, EMPTY), (lo == hi, SINGLE)]
     if in_transform():  # where nothing can be asked of a mask, and each may have a batch
-        return torch.stack(torch.broadcast_tensors(*(m.to(torch.uint8) * b for m, b in masks))).sum(
-            0, dtype=torch.uint8
-        )
+        parts = [m.to(device, torch.uint8) * bit for m, bit in masks]
+        return torch.stack(torch.broadcast_tensors(*parts)).sum(0, dtype=torch.uint8)
     shape = torch.broadcast_shapes(*(mask.shape for mask, _ in masks))
-    positions = torch.zeros(shape, dtype=torch.uint8, device=x.device)
+    positions = torch.zeros(shape, dtype=torch.uint8, device=device)
     for mask, bit in masks:
         if mask.dim() or mask:  # for numbers, most masks are False
             positions.add_(mask.view(torch.uint8), alpha=bit)

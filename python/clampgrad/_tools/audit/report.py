@@ -23,6 +23,7 @@ from clampgrad._tools.audit.sites import Site, SiteKey
 from clampgrad._tools.audit.suspects import Suspect
 from clampgrad._tools.audit.text import Contents
 from clampgrad._tools.tables import preformatted, width_of
+from clampgrad._torch.quiet import quietly
 from clampgrad._torch.surroundings import hidden_from_modes
 
 logger = logging.getLogger("clampgrad")
@@ -64,7 +65,8 @@ class Report:
     def _run_safely(self, function: Callable[..., Any], *args: Any) -> Any:
         """Calls a function of the audit. If it fails, the program goes on; the report says so."""
         try:
-            return function(*args)
+            with quietly():
+                return function(*args)
         except Exception as error:
             self._skip(self._describe_failure(error))
             return None
@@ -73,7 +75,8 @@ class Report:
         """Does the same before a call of the program; returns what to do with its result. A failure
         counts only once there is a result, because a call that raises an error is none."""
         try:
-            return function(*args)
+            with quietly():
+                return function(*args)
         except Exception as error:
             reason = self._describe_failure(error)
             return lambda _: self._skip(reason)
@@ -91,13 +94,16 @@ class Report:
                 self._skip(self._describe_failure(error), site.follows_torch)
             return None
 
+    def _called_sites(self) -> list[Site]:
+        return [site for site in list(self._sites.values()) if site.has_returned]
+
     def __iter__(self) -> Iterator[Finding]:
         with hidden_from_modes():
-            findings = [f for site in list(self._sites.values()) if (f := self._make_finding(site))]
+            findings = [f for site in self._called_sites() if (f := self._make_finding(site))]
         return iter(sorted(findings, key=Finding._importance, reverse=True))
 
     def __len__(self) -> int:
-        return len(self._sites)
+        return len(self._called_sites())
 
     def __repr__(self) -> str:
         warned = sum(len(finding.warnings) for finding in self)

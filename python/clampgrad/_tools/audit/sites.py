@@ -64,10 +64,11 @@ class Variant:
 
     def __init__(self, call: Call) -> None:
         self.call = call
-        # All calls: those of the forward, and those that backward runs again.
+        # All calls, also those that raise an error: of the forward, and those that backward runs
+        # again.
         self.calls_by_pass = [0, 0]
-        self.missed = 0  # calls that are not examined
-        self.calls = 0  # calls that are counted
+        # Calls that returned: those that were not examined, and those that are counted.
+        self.missed = self.calls = 0
         self.counts = torch.zeros(256, dtype=torch.int64, device="cpu")
         self.sums = torch.zeros(3, 256, 3, dtype=torch.float64, device="cpu")
         # Gradients that are not finite, by position and sign.
@@ -91,9 +92,12 @@ class Variant:
         """Whether to examine this call; the first is always examined."""
         with _count_lock:
             self.calls_by_pass[is_again] += 1
-            is_due = self.calls_by_pass[is_again] % every == 1 % every
-            self.missed += not is_due
-        return is_due
+            return self.calls_by_pass[is_again] % every == 1 % every
+
+    def count_missed(self) -> None:
+        """Counts a call that has returned, and was not examined."""
+        with _count_lock:
+            self.missed += 1
 
     def count_call(self, positions: Tensor, memory: int) -> int:
         """Counts one call; returns how much memory its map of elements takes from now on."""
@@ -163,6 +167,11 @@ class Site:
     def follows_torch(self) -> bool:
         """Whether the installed release of torch decides the gradient."""
         return self.key.gradient == "torch" and all(c.operator.follows_torch for c in self.variants)
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether a call was more than an attempt, which raised an error."""
+        return any(v.calls or v.missed for v in self.variants.values())
 
     def recording_variants(self) -> list[Variant]:
         """Returns the variants that recorded a gradient."""

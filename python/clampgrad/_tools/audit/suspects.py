@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.distributions import Multinomial
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from clampgrad._contract.changes import CHANGES, Change
 from clampgrad._tools.audit.callers import Caller, find_call_origin, is_called_by
-from clampgrad._torch.quiet import quietly
+from clampgrad._tools.audit.observer import ResultHandler
 from clampgrad._torch.surroundings import hidden_from_modes, in_forward_mode
 from clampgrad._torch.torchs_functions import EXTREMA
 
@@ -90,7 +90,7 @@ class Suspects:
                     self.functions.setdefault(function, []).append(change)
 
     def begin(self) -> None:
-        self._hook = register_optimizer_step_pre_hook(self._judge_optimizer)
+        self._hook = register_optimizer_step_post_hook(self._judge_optimizer)
 
     def end(self) -> None:
         self._hook.remove()
@@ -109,17 +109,23 @@ class Suspects:
         for change in of_unannounced_caller or of_function:
             self._judge(change, call)
 
-    def judge_kernel_call(self, packet: str, args: tuple[Any, ...]) -> None:
-        """Judges a call of a kernel of the clamp family."""
+    def judge_kernel_call(self, packet: str, args: tuple[Any, ...]) -> ResultHandler | None:
+        """Judges a call of a kernel of the clamp family before it runs; returns what adds it once
+        it has a result."""
         x, *bounds = args
         name = packet.rstrip("_")
+        suspected: dict[str, bool | None] = {}
         if name in EXTREMA:
             if in_forward_mode():
-                self._add_if_between("extrema-tangent", None)
+                suspected["extrema-tangent"] = None
             if name in ("fmax", "fmin") and "extrema-nan" in self._changes:
-                self._judge(self._changes["extrema-nan"], FinishedCall(args, {}, None))
+                suspected["extrema-nan"] = _is_met("extrema-nan", FinishedCall(args, {}, None))
         elif isinstance(x, Tensor) and x.dtype in UNSIGNED and _is_negative(bounds):
-            self._add_if_between("clamp-unsigned", True)
+            suspected["clamp-unsigned"] = True
+        found = [(id, met) for id, met in suspected.items() if id in self._changes]
+        if all(met is False for _, met in found):
+            return None
+        return lambda _: [self._add(self._changes[id], met) for id, met in found]
 
     def _judge_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         change = self._changes.get("muon-bfloat16")
@@ -131,19 +137,12 @@ class Suspects:
                     self._add(change, True, "Muon.step")
 
     def _judge(self, change: Change, call: "FinishedCall") -> None:
-        try:
-            with quietly(), hidden_from_modes():
-                met = CONDITIONS[change.id](call)
-        except Exception:  # these Tensors have no values that can be read
-            met = None
-        if met is not False:
-            self._add(change, met)
-
-    def _add_if_between(self, name: str, met: bool | None, function: str = "") -> None:
-        if name in self._changes:
-            self._add(self._changes[name], met, function)
+        self._add(change, _is_met(change.id, call))
 
     def _add(self, change: Change, met: bool | None, function: str = "") -> None:
+        """Adds a call, unless it is known not to meet the condition."""
+        if met is False:
+            return
         caller, outermost = find_call_origin()
         function = function or outermost.name
         key = SuspectKey(change.id, function, caller)
@@ -165,6 +164,16 @@ class Suspects:
         suspect = self.by_key[key]
         suspect.calls += 1
         suspect.met = suspect.met or met
+
+
+def _is_met(change: str, call: "FinishedCall") -> bool | None:
+    """Whether the condition of a change was met; None if these Tensors have no values that can be
+    read."""
+    try:
+        with hidden_from_modes():
+            return CONDITIONS[change](call)
+    except Exception:
+        return None
 
 
 def _functions_to_handle(name: str) -> list[Any]:
