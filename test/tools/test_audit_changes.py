@@ -232,3 +232,12 @@ def test_a_call_that_no_kernel_tells_of(form):
     (suspect,) = report.suspects
     assert (suspect.change, suspect.calls) == ("clamp-unsigned", 1) and suspect.met
     assert suspect.file == __file__ and suspect.function in ("clamp", "clamp_min")
+
+
+def test_a_call_that_two_levels_announce_is_one():
+    """That of forward mode, which has no tangent of it, and the one that records its gradient."""
+    x, one = torch.ones(1, requires_grad=True), torch.ones(1)
+    with clampgrad.audit() as report:
+        torch.func.jvp(lambda t: torch.maximum(x, one) * t, (one,), (one,))
+    (suspect,), (found,) = report.suspects, report
+    assert (suspect.change, suspect.calls, found.recorded) == ("extrema-tangent", 1, 1)

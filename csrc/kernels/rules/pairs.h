@@ -81,10 +81,10 @@ CLAMPGRAD_RULE PairMasks<M> unpack_masks(
   at.other = bits[1];
   at.selects_larger = selects_larger;
   if constexpr (!is_pseudo(rule)) { // whose bits record ties and NaN, too
-    const M nan = logical_not<M>(at.self | at.other) & mask_from_bool<M>(flag);
-    at.halved = M(at.self & at.other);
-    at.self = M(at.self | nan);
-    at.other = M(at.other | nan);
+    const M nan = logical_not<M>(bits[0] | bits[1]) & mask_from_bool<M>(flag);
+    at.self = M(bits[0] | nan);
+    at.other = M(bits[1] | nan);
+    at.halved = M(bits[0] & bits[1]);
   }
   return at;
 }

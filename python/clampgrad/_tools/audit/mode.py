@@ -199,7 +199,13 @@ class audit(TorchFunctionMode):
         if torch.jit.is_tracing():  # what is done here would be part of the trace
             return lambda _: self.report._skip("torch.jit.trace", follows_torch=False)
         examine = self._examination.examine_python_call(function, operator, operands, kwargs)
-        return lambda result: [handle(result) for handle in (judge, examine) if handle]
+        handlers = [handler for handler in (judge, examine) if handler]
+
+        def handle_result(result: Any) -> None:
+            for handler in handlers:
+                handler(result)
+
+        return handle_result
 
 
 class Follower(TorchFunctionMode):

@@ -125,7 +125,12 @@ class Suspects:
         found = [(id, met) for id, met in suspected.items() if id in self._changes]
         if all(met is False for _, met in found):
             return None
-        return lambda _: [self._add(self._changes[id], met) for id, met in found]
+
+        def add(result: Any) -> None:
+            for id, met in found:
+                self._add(self._changes[id], met)
+
+        return add
 
     def _judge_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         change = self._changes.get("muon-bfloat16")
