@@ -260,7 +260,8 @@ def pythons(session, python):
 def mock(session):
     """Run the tests with their Tensors on a mock device, which refuses what a GPU refuses"""
     programs = update_environment(session)
-    words = ("--device", "mock", *(session.posargs or FOLDERS))
+    folders = (*FOLDERS, *test_files("tools", "audit", "audit_sees"))
+    words = ("--device", "mock", *(session.posargs or folders))
     check_compiled(session, programs)
     session.run(f"{programs}/pytest", *PARALLEL, *words)
 

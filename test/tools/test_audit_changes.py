@@ -239,5 +239,5 @@ def test_a_call_that_two_levels_announce_is_one():
     x, one = torch.ones(1, requires_grad=True), torch.ones(1)
     with clampgrad.audit() as report:
         torch.func.jvp(lambda t: torch.maximum(x, one) * t, (one,), (one,))
-    (suspect,), (found,) = report.suspects, report
-    assert (suspect.change, suspect.calls, found.recorded) == ("extrema-tangent", 1, 1)
+    (suspect,), (finding,) = report.suspects, report
+    assert (suspect.change, suspect.calls, finding.recorded) == ("extrema-tangent", 1, 1)

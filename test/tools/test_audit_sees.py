@@ -351,8 +351,8 @@ def test_a_bound_of_every_kind_of_number(bound):
         lambda x: F.hardtanh(x, bound, 2.0**64),
     )
     for f in calls:
-        (found,) = seen(backward(f, leaf(float(bound))))
-        assert found.at_bound == 1 and f"{bound:g}" in found.bounds[0]
+        (finding,) = seen(backward(f, leaf(float(bound))))
+        assert finding.at_bound == 1 and f"{bound:g}" in finding.bounds[0]
 
 
 @pytest.mark.parametrize("function", [torch.clamp, F.hardtanh], ids=["clamp", "hardtanh"])
@@ -550,8 +550,8 @@ def test_a_call_that_raises_is_none(name):
             FAIL[name]()
         clamp(leaf(0.5)).sum().backward()
     assert not report.skipped and not report.suspects
-    (found,) = report
-    assert (len(report), found.function, found.calls) == (1, "clamp", 1)
+    (finding,) = report
+    assert (len(report), finding.function, finding.calls) == (1, "clamp", 1)
     assert "did not change at" in report.summary() and "may have" not in report.summary()
 
 

@@ -122,12 +122,12 @@ class Suspects:
                 suspected["extrema-nan"] = _is_met("extrema-nan", FinishedCall(args, {}, None))
         elif isinstance(x, Tensor) and x.dtype in UNSIGNED and _is_negative(bounds):
             suspected["clamp-unsigned"] = True
-        found = [(id, met) for id, met in suspected.items() if id in self._changes]
-        if all(met is False for _, met in found):
+        judged = [(id, met) for id, met in suspected.items() if id in self._changes]
+        if all(met is False for _, met in judged):
             return None
 
         def add(result: Any) -> None:
-            for id, met in found:
+            for id, met in judged:
                 self._add(self._changes[id], met)
 
         return add
