@@ -3,6 +3,7 @@ Names, schemas and gradients are those of the last release."""
 
 import ast
 import contextlib
+import copy
 import io
 import json
 import re
@@ -203,6 +204,28 @@ def changed(table):
 
 def test_a_released_convention_never_changes():
     assert changed(oracle.TABLE) == []
+
+
+@pytest.mark.parametrize("change, noticed", [
+    (lambda table: table["aliases"].update(of_2_16="inclusive"), []),
+    (lambda table: table["operators"]["clamp"]["rows"][1]["numbers"].update(new="1/5"), []),
+    (lambda table: table["aliases"].update(jax="joint"), ["aliases"]),
+    (lambda table: table["one_step"].remove("half"), ["one_step"]),
+    (lambda table: table["operators"]["fmin"]["rows"].pop(), ["fmin(nan, nan)"]),
+    (lambda table: table["pseudo_gradients"]["rows"][1].update(restoring=[1, -1, -1, -1]), ["x < y"]),
+])  # fmt: skip
+def test_a_change_of_a_convention_is_noticed(change, noticed):
+    """New aliases and conventions are none."""
+    table = copy.deepcopy(oracle.TABLE)
+    change(table)
+    assert changed(table) == noticed
+
+
+def test_only_a_release_makes_the_package_stable():
+    """The changelog has the day of each release; before 1.0 none is stable."""
+    is_stable = "5 - Production/Stable" in (ROOT / "pyproject.toml").read_text()
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert not is_stable or re.search(r"^## [1-9]\S* \(\d{4}-", changelog, re.M)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 import tarfile
 import zipfile
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from buildtools import cmake, torch_here
+from buildtools import cmake, stamp, torch_here
 from buildtools.readme import readme
 from buildtools.torch_here import RANGE, RELEASES
 from testing.processes import BARE, run, run_checked
@@ -89,6 +90,18 @@ def test_nothing_of_an_earlier_build_is_packed(tree, tmp_path):
     with tarfile.open(sources) as archive:
         names = [name.partition("/python/clampgrad/")[2] for name in archive.getnames()]
     assert "__init__.py" in names and not {*names} & {*STALE, *WRITTEN}
+
+
+def test_the_hash_is_of_all_that_a_library_is_made_from(tree):
+    of_sources = stamp.sources(tree)
+    assert of_sources == stamp.sources(ROOT)
+    for name in ("csrc/base/bits.h", "codegen/generate.py", "derivatives.yaml", "conventions.yaml"):
+        text = (tree / name).read_text()
+        (tree / name).write_text(f"{text}\n")
+        assert stamp.sources(tree) != of_sources, name
+        (tree / name).write_text(text)
+    shutil.move(tree / "csrc/base/bits.h", tree / "csrc/base/other.h")
+    assert stamp.sources(tree) != of_sources
 
 
 # ---- Which torch ---------------------------------------------------------------------------------
