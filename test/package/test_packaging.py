@@ -1,6 +1,7 @@
 """The installed package: its metadata, its messages on a wrong torch, its types."""
 
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -206,11 +207,17 @@ def test_an_extension_of_cpp_shares_the_library(script, tmp_path):
     script(SHARED, extension, build.LIBRARY)
 
 
-def test_a_build_that_lacked_something_says_so_when_it_is_imported(copy, imported):
+@pytest.mark.parametrize("missing", [None, "there was no C++ compiler"])
+def test_a_package_without_a_library(copy, script, missing):
+    """A portable wheel says why if it is asked. A build that lacked something warns, too."""
     shutil.rmtree(copy / "_lib", ignore_errors=True)
-    say(copy, MISSING="there was no C++ compiler")
-    out, err = imported()
-    assert (out, err.count("Warning")) == ("portable", 1) and "there was no C++ compiler" in err
+    say(copy, MISSING=missing)
+    ask = "from clampgrad.cli import main; main(['info', '--json'])"
+    out, warning = script(ask, cwd=copy.parent, check=False)
+    info = json.loads(out)
+    assert info["implementation"] == "portable"
+    assert "this installation has no compiled library" in info["because"]
+    assert warning.count("Warning") == bool(missing) and (missing or "") in warning
 
 
 # ---- Twice ---------------------------------------------------------------------------------------
