@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from buildtools import cuda_build, pip_nvcc
-from codegen import generate
 from testing.processes import run_checked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,69 +49,62 @@ def decide(monkeypatch):
     return f
 
 
-MISSING = {
-    "a build without CUDA": {"torch_cuda": None},
-    r"torch 2.13.0\+cpu is a build without CUDA": {"beside": "2.13.0+cpu"},  # in isolation
-    "there is no nvcc": {"nvcc": None},
-    "the first number must be the same": {"torch_cuda": "12.8"},
-    "cannot compile": {"error": "nvcc cannot compile: unsupported GNU version"},
-}
+LINE = 'pip install "cuda-toolkit[nvcc,crt,nvvm,cccl]==13.0.*"'
+# What differs from a machine with a GPU and an nvcc that fits; the nvcc that is taken, if any; and
+# what is said.
+DECISIONS = {
+    "all is there": ({}, "nvcc", "those of nvcc"),
+    "another minor version": ({"torch_cuda": "13.2"}, "nvcc", "13.0 for torch's CUDA 13.2"),
+    "architectures that are named": ({"named": "9.0"}, "nvcc", ", 9.0"),
+    # A toolkit on PATH that is too old does not stand in the way.
+    "one that fits behind one that does not": ({"nvcc": "12.4", "pips": "13.0"}, "pips", "pips 13.0"),
+    "a torch without CUDA": ({"torch_cuda": None}, None, "a build without CUDA"),
+    "in isolation": ({"beside": "2.13.0+cpu"}, None, "torch 2.13.0+cpu is a build without CUDA"),
+    # Whoever has no compiler is told how to get the one of torch's own CUDA: pip takes the newest.
+    "no nvcc": ({"nvcc": None}, None, f"there is no nvcc in CUDA_HOME, on PATH or in /usr/local/cuda; {LINE} brings one"),
+    "an old nvcc": ({"nvcc": "12.4"}, None, f"the first number must be the same; {LINE} brings one"),
+    # Pip's compiler and headers are in one folder. A toolkit has headers of its own.
+    "pip's compiler beside other headers": ({"nvcc": None, "pips": "13.5"}, None, f"they must be the same; {LINE} brings one"),
+    # But not where pip has none, where CMake needs a toolkit, and where pip's is there.
+    "no nvcc, and pip has none": ({"torch_cuda": "12.8", "nvcc": None}, None, "/usr/local/cuda"),
+    "no toolkit": ({"nvcc": None, "pip": False}, None, "/usr/local/cuda"),
+    "a C++ compiler that is too new": ({"nvcc": None, "pips": "13.0", "error": "cannot compile"}, None, "cannot compile"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("complaint", MISSING)
-def test_what_is_missing_is_named(decide, complaint):
-    cuda, why = decide("auto", **MISSING[complaint])
-    assert not cuda and re.search(complaint, why)
-    with pytest.raises(SystemExit, match=complaint):
-        decide("1", **MISSING[complaint])
-    assert decide("0", **MISSING[complaint]) == (False, "CLAMPGRAD_CUDA=0")
-
-
-@pytest.mark.parametrize("flag", ["auto", "1"])
-def test_with_all_there(decide, flag):
-    """Another minor version will do. The architectures are said, and the toolkit is handed on."""
-    cuda, why = decide(flag, torch_cuda="13.2")
-    assert cuda and "13.0" in why and "13.2" in why and why.endswith(", those of nvcc")
-    assert cuda_build.os.environ["CUDA_HOME"] == "/toolkit/of/nvcc"
+@pytest.mark.parametrize("machine", DECISIONS)
+def test_what_is_there_decides(decide, machine):
+    """Where something is missing, the kernels are left out or, with the flag 1, the build ends."""
+    differs, taken, phrase = DECISIONS[machine]
+    built, why = decide("auto", **differs)
+    assert built == bool(taken) and phrase in why
+    assert ("pip install" in why) == (LINE in phrase)
+    if taken:
+        assert cuda_build.os.environ["CUDA_HOME"] == f"/toolkit/of/{taken}"
+        assert decide("1", **differs) == (True, why)
+    else:
+        with pytest.raises(SystemExit, match=re.escape(f"CLAMPGRAD_CUDA=1, but {why}")):
+            decide("1", **differs)
+    assert decide("0", **differs) == (False, "CLAMPGRAD_CUDA=0")
 
 
 def test_without_a_gpu_they_are_built_if_somebody_asks(decide):
     """It takes minutes. What the demo shows of the line has the variable's name."""
-    cuda, why = decide("auto", gpus=0)
-    assert not cuda and "CLAMPGRAD_CUDA=1" in f"clampgrad: without CUDA kernels ({why})"[:90]
+    built, why = decide("auto", gpus=0)
+    assert not built and "CLAMPGRAD_CUDA=1" in f"clampgrad: without CUDA kernels ({why})"[:90]
     assert decide("auto", gpus=0, named="native")[0] is False
     assert decide("auto", gpus=0, named="9.0")[0] and decide("1", gpus=0)[0]
     # What is missing besides is what matters.
     assert "without CUDA" in decide("auto", gpus=0, torch_cuda=None)[1]
 
 
-def test_the_first_that_fits_is_taken(decide):
-    """So a toolkit that is too old on PATH does not stand in the way."""
-    cuda, why = decide("1", nvcc="12.4", pips="13.0")
-    assert cuda and cuda_build.os.environ["CUDA_HOME"] == "/toolkit/of/pips" and "pips 13.0" in why
+def test_a_wrong_flag(decide):
+    with pytest.raises(SystemExit, match="'yes': it is auto, 0 or 1"):
+        decide("yes")
 
 
-LINE = 'pip install "cuda-toolkit[nvcc,crt,nvvm,cccl]==13.0.*"'
-
-
-def test_who_has_no_compiler_is_told_how_to_get_one(decide):
-    """Of torch's own CUDA: pip alone takes the newest. Not where pip has none, and not
-    where CMake needs a toolkit."""
-    assert decide("auto", nvcc=None)[1].endswith(f"; {LINE} brings one")
-    assert f"{LINE} brings one" in decide("auto", nvcc="12.4")[1]
-    for reason in (
-        decide("auto", torch_cuda="12.8", nvcc=None),
-        decide("auto", nvcc=None, pip=False),
-        decide("auto", nvcc=None, pips="13.0", error="a C++ compiler that is too new"),
-    ):
-        assert "pip install" not in reason[1]
+def test_the_page_says_how_to_get_a_compiler():
     assert LINE in (ROOT / "docs/install.md").read_text()
-
-
-def test_pips_compiler_and_headers_are_of_one_version(decide):
-    """They are in one folder. A toolkit has headers of its own."""
-    cuda, why = decide("auto", nvcc=None, pips="13.5")
-    assert not cuda and "13.5" in why and LINE in why
 
 
 @pytest.fixture
@@ -141,19 +133,6 @@ def test_where_a_compiler_is_looked_for(machine, tmp_path):
     of_pip = pip_nvcc.nvcc_beside(tmp_path / "site/torch", "13.2")
     assert of_pip == found[1:3] and cuda_build.compilers(of_pip)[:4] == found
     assert cuda_build.compilers([])[:2] == [found[0], found[3]]
-
-
-@pytest.mark.parametrize("folder, files, expected", [
-    ("lib64", ["libcudart.so", "libcudart.so.13"], "libcudart.so"),
-    ("lib", ["libcudart.so.13", "libcudart_static.a"], "libcudart.so.13"),  # from pip
-    ("lib", ["libcudart_static.a"], None),
-])  # fmt: skip
-def test_the_runtime_is_linked_by_the_name_of_its_file(tmp_path, folder, files, expected):
-    (tmp_path / folder).mkdir()
-    for name in files:
-        (tmp_path / folder / name).touch()
-    found = cuda_build.runtime(str(tmp_path))
-    assert found == (expected and str(tmp_path / folder / expected))
 
 
 TORCHS = "sm_75 sm_80 sm_86 sm_90a sm_100 sm_120 compute_120"  # what torch's own kernels are for
@@ -190,12 +169,6 @@ def test_the_kernels_are_for_gpus_that_torch_runs_on(monkeypatch, which):
     torchs = differs.get("torchs", TORCHS)
     monkeypatch.setattr(cuda_build.torch._C, "_cuda_getArchFlags", lambda: torchs, raising=False)
     assert cuda_build.architectures("nvcc") == expected
-
-
-def test_a_variable_that_is_set_comes_first(decide, monkeypatch):
-    decide("1")
-    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
-    assert cuda_build.cuda_build()[1].endswith(", 9.0")
 
 
 CODE = """
@@ -238,39 +211,3 @@ def test_where_no_code_runs_the_composed_path_does(runs_on, monkeypatch, given):
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", given)
     code = cuda_build.code() if "." in given else given
     assert [gpu for gpu in EVERY if runs_on(code.encode(), *gpu)] == GPUS_OF[given]
-
-
-def test_a_wrong_flag(decide):
-    with pytest.raises(SystemExit, match="'yes': it is auto, 0 or 1"):
-        decide("yes")
-
-
-def test_only_a_build_with_cuda_registers_kernels_for_it():
-    files = [ROOT / name for name in generate.YAMLS]
-    without, with_cuda = (generate.render(*files, cuda)["Register.cpp"] for cuda in (False, True))
-    assert "CUDA" not in without
-
-    def block(text, device):
-        return text.partition(f"TORCH_LIBRARY_IMPL(clampgrad, {device}, m)")[2].partition("\n}")[0]
-
-    assert block(with_cuda, "CUDA").replace("CUDA", "CPU") == block(without, "CPU") != ""
-
-
-@pytest.mark.parametrize("gpu, library, offered", [
-    ("exit 0", "torch_2_13", True),
-    ("exit 0", "torch_2_13_cu13", False),
-    ("exit 9", "torch_2_13", False),
-])  # fmt: skip
-def test_the_demo_offers_the_kernels(tmp_path, gpu, library, offered):
-    """Where there is a GPU, and clampgrad was built without them."""
-    venv = tmp_path / "venv"
-    (venv / "lib/python3.11/site-packages/clampgrad/_lib" / library).mkdir(parents=True)
-    commands = {venv / "bin/python": "echo the demo", tmp_path / "bin/nvidia-smi": gpu}
-    for path, command in commands.items():
-        path.parent.mkdir(parents=True)
-        path.write_text(f"#!/bin/sh\n{command}\n")
-        path.chmod(0o755)
-    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    built = ["-o", venv / "installed", f"VENV={venv}"]
-    told = run_checked("make", "demo", *built, cwd=ROOT, env={**os.environ, "PATH": path})
-    assert "the demo" in told and ("make nvcc" in told) == offered

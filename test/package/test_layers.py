@@ -111,18 +111,8 @@ def test_star_imports_take_functions_and_classes_only():
 # ---- The product and the laboratory --------------------------------------------------------------
 
 PRODUCT_FOLDERS = (
-    *(
-        "benchmarks",
-        "buildtools",
-        "codegen",
-        "docs",
-        "examples",
-        "python",
-        "records",
-        "test",
-        "testing",
-    ),
-    *("conftest.py", "oracle.py", "setup.py"),
+    *("benchmarks", "buildtools", "codegen", "docs", "examples", "python", "records"),
+    *("test", "testing", "conftest.py", "oracle.py", "setup.py"),
 )
 PRODUCT = [p for name in PRODUCT_FOLDERS for p in (ROOT / name).rglob("*.py")]
 PRODUCT += [ROOT / name for name in PRODUCT_FOLDERS if name.endswith(".py")]

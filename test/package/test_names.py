@@ -13,17 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_name("names.json")
 ALLOWED = json.loads(FILE.read_text())
-FOLDERS = (
-    "python",
-    "codegen",
-    "buildtools",
-    "csrc",
-    "test",
-    "testing",
-    "lab",
-    "benchmarks",
-    "examples",
-)
+FOLDERS = ("python", "codegen", "buildtools", "csrc", "test", "testing", "lab", "benchmarks")
+FOLDERS += ("examples",)
 PROSE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 

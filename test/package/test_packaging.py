@@ -1,6 +1,7 @@
 """The installed package: its metadata, its messages on a wrong torch, its types."""
 
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -12,7 +13,6 @@ import pytest
 import torch
 
 import clampgrad
-from buildtools.linked import Elf
 from clampgrad import _implementation
 from clampgrad._implementation import build
 from clampgrad._implementation.stamp import MARK
@@ -124,98 +124,53 @@ print(clampgrad.implementation, _implementation.functions.__file__.split("/")[-2
 """
 
 
-@about_the_library
-def test_which_library_is_loaded(copy, script):
-    """Patch releases and flavours of torch share one, unless there is one
-    with kernels for their CUDA."""
-    plain = "torch_" + MINOR.replace(".", "_")
-    with_kernels = f"{plain}_cu999"
-
-    def loaded(version, cuda):
-        text = PRETEND.format(version=version, cuda=cuda)
-        return script(text, cwd=copy.parent, CLAMPGRAD_REQUIRE_COMPILED="1")[0].split()
-
-    (copy / "_lib" / LIBRARY).rename(copy / "_lib" / plain)
-    for version, cuda in (("99", None), ("0+cu999", "999.0"), ("1a0+git1", None)):
-        assert loaded(f"{MINOR}.{version}", cuda) == ["compiled", plain]
-    shutil.copytree(copy / "_lib" / plain, copy / "_lib" / with_kernels)
-    for cuda, expected in ((None, plain), ("999.1", with_kernels), ("998.0", plain)):
-        assert loaded(torch.__version__, cuda) == ["compiled", expected]
-
-
-def with_one_for_cuda(copy):
-    """Puts a library for CUDA 999 beside the one for CPUs, whose folder is returned."""
-    plain = "torch_" + MINOR.replace(".", "_")
-    (copy / "_lib" / LIBRARY).rename(copy / "_lib" / plain)
-    shutil.copytree(copy / "_lib" / plain, copy / "_lib" / f"{plain}_cu999")
-    return plain
-
-
-CUDA_MISFITS = {
+# What lies beside the library for CPUs: nothing, or the one of clampgrad-cuda, for CUDA 999.
+COMPANIONS = {
+    "nothing": shutil.rmtree,
+    "one that fits": lambda folder: None,
     # As after `pip install --upgrade clampgrad`, which leaves clampgrad-cuda as it was.
-    "stale": lambda f: replace(f, HERE, NINES),
+    "a stale one": lambda folder: replace(folder / MODULE, HERE, NINES),
     # As in a build of torch that keeps its libraries elsewhere.
-    "does not load": lambda f: replace(beside(f), "libtorch_cpu.so", "libtorch_gon.so"),
+    "one that does not load": lambda folder: replace(
+        folder / build.LIBRARY, "libtorch_cpu.so", "libtorch_gon.so"
+    ),
+    # As after `pip install --upgrade clampgrad torch`.
+    "one of before this torch": lambda folder: folder.rename(folder.with_name("torch_0_1_cu999")),
 }
+WITHOUT = ("without its CUDA kernels", "clampgrad-cuda")
+OTHER_CUDA = ("with CUDA 999, and this is torch", "with CUDA 998. To mend it, build")
+UPGRADE = (
+    "for torch 0.1 with CUDA 999, and this is torch",
+    "install --upgrade clampgrad clampgrad-cuda",
+)
+# And the torch that is here; its CUDA; which library is loaded, and what the one warning says.
+CHOICES = [
+    ("nothing", f"{MINOR}.99", None, "cpu", ()),
+    ("nothing", f"{MINOR}.0+cu999", "999.0", "cpu", ()),
+    ("nothing", f"{MINOR}.1a0+git1", None, "cpu", ()),
+    ("one that fits", torch.__version__, None, "cpu", ()),  # a torch for CPUs misses nothing
+    ("one that fits", torch.__version__, "999.1", "cu999", ()),
+    ("one that fits", torch.__version__, "998.1", "cpu", OTHER_CUDA),  # of PyTorch's own index
+    ("a stale one", torch.__version__, "999.0", "cpu", WITHOUT),
+    ("one that does not load", torch.__version__, "999.0", "cpu", WITHOUT),
+    ("one of before this torch", torch.__version__, None, "cpu", ()),
+    ("one of before this torch", torch.__version__, "999.0", "cpu", UPGRADE),
+]  # fmt: skip
 
 
 @about_the_library
-@pytest.mark.parametrize("misfit", CUDA_MISFITS)
-def test_without_a_fitting_clampgrad_cuda_the_cpu_kernels_are_used(copy, script, misfit):
-    plain = with_one_for_cuda(copy)
-    CUDA_MISFITS[misfit](copy / "_lib" / f"{plain}_cu999" / MODULE)
-    text = PRETEND.format(version=torch.__version__, cuda="999.0")
-    out, warning = script(text, cwd=copy.parent)
-    assert out.split() == ["compiled", plain]
-    assert warning.count("Warning") == 1
-    assert "without its CUDA kernels" in warning and "clampgrad-cuda" in warning
-
-
-@about_the_library
-@pytest.mark.parametrize("cuda, warns", [(None, False), ("998.1", True), ("999.0", False)])
-def test_a_clampgrad_cuda_for_another_cuda_is_missed(copy, script, cuda, warns):
-    """PyPI's torch is for one version, and PyTorch's own index has others. A torch for CPUs misses
-    nothing."""
-    plain = with_one_for_cuda(copy)
-    text = PRETEND.format(version=torch.__version__, cuda=cuda)
-    out, warning = script(text, cwd=copy.parent)
-    assert out.split() == ["compiled", plain + "_cu999" * (cuda == "999.0")]
-    assert ("with CUDA 999, and this is torch" in warning) == warns
-    assert ("with CUDA 998. To mend it, build" in warning) == warns
-    assert warns or not warning
-
-
-@about_the_library
-@pytest.mark.parametrize("cuda", [None, "999.0"])
-def test_a_clampgrad_cuda_of_before_this_torch_is_missed(copy, script, cuda):
-    """As when `pip install --upgrade clampgrad torch` leaves clampgrad-cuda as it was."""
-    plain = with_one_for_cuda(copy)
-    (copy / "_lib" / f"{plain}_cu999").rename(copy / "_lib/torch_0_1_cu999")
-    out, warning = script(PRETEND.format(version=torch.__version__, cuda=cuda), cwd=copy.parent)
-    assert out.split() == ["compiled", plain]
-    assert ("for torch 0.1 with CUDA 999, and this is torch" in warning) == (cuda is not None)
-    assert ("pip install --upgrade clampgrad clampgrad-cuda" in warning) == (cuda is not None)
-
-
-@about_the_library
-def test_what_the_library_exports():
-    """What the module of Python takes, the C++ API included, and no more.
-    It needs nothing of Python."""
-    module = Elf(PACKAGE / "_lib" / LIBRARY / MODULE)
-    library = Elf(PACKAGE / "_lib" / LIBRARY / build.LIBRARY)
-    assert "libtorch_python.so" in module.needed - library.needed
-    assert not [symbol for symbol in library.symbols if re.match("_?Py", symbol)]
-    # A constructor and a destructor have two names each.
-    exported, taken = (
-        {
-            re.sub("([CD])[12]E", r"\1E", s)
-            for s in elf.symbols
-            if re.match(r"_Z\w{0,4}9clampgrad", s)
-        }
-        for elf in (library, module)
-    )
-    nodes = {s for s in exported if "9clampgrad8autograd" in s}  # their Python types name the class
-    assert exported - taken - nodes == {"_ZN9clampgrad5stampE"}
+@pytest.mark.parametrize("companion, version, cuda, loaded, phrases", CHOICES)
+def test_which_library_is_loaded(copy, script, companion, version, cuda, loaded, phrases):
+    """Patch releases and flavours of torch share one, unless there is one with kernels for their
+    CUDA. Where that is there and cannot be used, a warning says so."""
+    folders = {"cpu": "torch_" + MINOR.replace(".", "_")}
+    folders["cu999"] = f"{folders['cpu']}_cu999"
+    (copy / "_lib" / LIBRARY).rename(copy / "_lib" / folders["cpu"])
+    shutil.copytree(copy / "_lib" / folders["cpu"], copy / "_lib" / folders["cu999"])
+    COMPANIONS[companion](copy / "_lib" / folders["cu999"])
+    out, warning = script(PRETEND.format(version=version, cuda=cuda), cwd=copy.parent)
+    assert out.split() == ["compiled", folders[loaded]]
+    assert all(text in warning for text in phrases) and warning.count("Warning") == bool(phrases)
 
 
 @about_the_library
@@ -252,11 +207,17 @@ def test_an_extension_of_cpp_shares_the_library(script, tmp_path):
     script(SHARED, extension, build.LIBRARY)
 
 
-def test_a_build_that_lacked_something_says_so_when_it_is_imported(copy, imported):
+@pytest.mark.parametrize("missing", [None, "there was no C++ compiler"])
+def test_a_package_without_a_library(copy, script, missing):
+    """A portable wheel says why if it is asked. A build that lacked something warns, too."""
     shutil.rmtree(copy / "_lib", ignore_errors=True)
-    say(copy, MISSING="there was no C++ compiler")
-    out, err = imported()
-    assert (out, err.count("Warning")) == ("portable", 1) and "there was no C++ compiler" in err
+    say(copy, MISSING=missing)
+    ask = "from clampgrad.cli import main; main(['info', '--json'])"
+    out, warning = script(ask, cwd=copy.parent, check=False)
+    info = json.loads(out)
+    assert info["implementation"] == "portable"
+    assert "this installation has no compiled library" in info["because"]
+    assert warning.count("Warning") == bool(missing) and (missing or "") in warning
 
 
 # ---- Twice ---------------------------------------------------------------------------------------

@@ -17,38 +17,21 @@ NUMBERS, PAIRS, TRIPLES = (f"csrc/kernels/rules/{n}.h" for n in ("numbers", "pai
 # What is broken: one of the functions that must agree, or the table. And for which convention and
 # how many arguments the compiler says so.
 BROKEN = {
-    "masks of numbers": (NUMBERS, "at_lo = eq(x, b.lo);", "", "half, 1"),
     "bits of numbers": (NUMBERS, "(at.pass ^ shared) | at.quarter", "at.pass ^ shared", "half, 1"),
-    "masks in the bits of numbers": (NUMBERS, "bits[1], bits[0]}", "bits[1], M()}", "half, 1"),
-    "shares of numbers": (
-        NUMBERS,
-        "E::quarter_of(g), E::half_of(g)",
-        "g, E::half_of(g)",
-        "half, 1",
-    ),
-    "where x lies": (NUMBERS, "M(bits[0] ^ above)", "bits[0]", "with_grad, 1"),
     "descent": (NUMBERS, "(above & lowers_x)", "(above & raises_x)", "with_grad, 1"),
     "masks of a pair": (PAIRS, "rule.tie_mask & kOtherBit", "rule.tie_mask != 0", "inclusive, 2"),
-    "masks in the bits of a pair": (
-        PAIRS,
-        "logical_not<M>(self | other) & mask_from_bool",
-        "mask_from_bool",
-        "joint, 2",
-    ),
     "results": (
         TRIPLES,
         "is_beyond(khi, klo), is_beyond(khi, kx)",
         "is_beyond(khi, kx), is_beyond(khi, klo)",
         "half, 3",
     ),
-    "masks of a triple": (TRIPLES, "lt(hi, x) | lt(hi, lo)", "lt(hi, x)", "inclusive, 3"),
     "bits of a triple": (
         TRIPLES,
         "bits[2] = M(at.hi | at.halved_hi)",
         "bits[2] = at.hi",
         "joint, 3",
     ),
-    "masks in the bits of a triple": (TRIPLES, "M(lo ^ all), hi", "lo, hi", "joint, 3"),
     "shares of a triple": (TRIPLES, "E::third_of(g)", "half", "min_norm, 3"),
     "what is differentiated": (TRIPLES, "differentiated_mask & kLoBit,", "true,", "min_norm, 3"),
     "the table": (TABLE, "inclusive: [0, 1, 0]", "inclusive: [0, 0, 1]", "inclusive, 3"),
