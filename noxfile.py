@@ -67,6 +67,10 @@ def test_files(folder, *names):
     return [f"test/{folder}/test_{name}.py" for name in names]
 
 
+def lab_tests(*names):
+    return [f"lab/test/test_{name}.py" for name in names]
+
+
 TABLE = test_files("table", "seeds", "table")
 # What depends on Python most: calls from it, the pin and its tasks.
 BRIEF = [*TABLE, *test_files("kernels", "gate"), *test_files("pin", "pin_tasks")]
@@ -84,6 +88,13 @@ PORTABLE = [
     *test_files("compile", "compile", "compile_memory"),
     *test_files("matrix", "refused", "fuzz"),
     *test_files("tools", "audit", "audit_sees"),
+]
+# What torch has no part in, or any release of it would do: `tests` runs these on the usual one.
+ONCE = [
+    *test_files("package", "adding_a_convention", "convention_names", "layers", "names", "rules"),
+    *test_files("package", "pythons", "setup"),
+    *lab_tests("api", "cuda_check", "gpu_check", "matrix_page", "mutants", "python_mutants"),
+    *lab_tests("sessions", "workflows"),
 ]
 IS_PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
 IS_COMPILED = {"CLAMPGRAD_REQUIRE_COMPILED": "1"}  # or importing the package is an error
@@ -207,7 +218,8 @@ def format(session):
 @for_each("torch", RELEASES)
 def tests(session, torch):
     """Run the tests, those of the laboratory too: an hour without arguments"""
-    words = session.posargs or ("test", "lab/test", *ALL)
+    left_out = () if torch == USUAL else [f"--ignore={file}" for file in ONCE]
+    words = session.posargs or ("test", "lab/test", *left_out, *ALL)
     programs = update_environment(session, torch, "test" if session.posargs else "test-slow")
     check_compiled(session, programs)
     session.run(f"{programs}/pytest", *PARALLEL, *words)
