@@ -4,6 +4,7 @@ program and to the function of torch that the line calls. What it cannot examine
 import re
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -563,6 +564,27 @@ def test_a_call_that_raises_is_not_left_out():
             with pytest.raises(RuntimeError):
                 x.clamp_(0, 1)
     assert not len(report) and not report.skipped and "went unexamined" not in report.summary()
+
+
+def test_the_first_call_that_returns_is_examined():
+    """Though the first call raised an error, or every second does."""
+    with clampgrad.audit(every=4) as report:
+        for _ in range(5):
+            for x in (leaf(0.5), leaf(0.5) * 1):
+                with suppress(RuntimeError):  # of the leaf
+                    x.clamp_(0, 1)
+    (finding,) = report
+    assert (finding.calls, finding.missed) == (2, 3)
+
+
+def test_variants_are_read_while_another_is_added():
+    """By another thread, which this one stands for."""
+    with clampgrad.audit() as report:
+        clamp(leaf(0.5))
+        (site,) = report._called_sites()
+        for _ in site.variants:
+            clamp(leaf(0.5).double())
+    assert len(site.variants) == 2
 
 
 def test_a_site_that_fails_takes_no_other_with_it(monkeypatch):

@@ -1,8 +1,6 @@
 """A block for calls of our own, which are not the program's: no audit is told of them."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _here = threading.local()
 
@@ -12,11 +10,12 @@ def is_quiet() -> bool:
     return getattr(_here, "quiet", False)
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
-    before = is_quiet()
-    _here.quiet = True
-    try:
-        yield
-    finally:
-        _here.quiet = before
+class quietly:  # not a generator, which takes a microsecond more per call of the program
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = is_quiet()
+        _here.quiet = True
+
+    def __exit__(self, *_: object) -> None:
+        _here.quiet = self._before

@@ -131,7 +131,7 @@ class Examination:
             # recorded, the gradient arrives there; if not, it arrives at the second.
             is_again = in_backward() and not site.is_of_backward
             if not variant.is_due(self._every, is_again):
-                return lambda _: variant.count_missed()
+                return lambda _: variant.count_missed(is_again)
             # What the call may write is read before it: the elements, the bounds, the node of x.
             element_positions = find_positions(*cast_for_comparison(operands, call.dtype))
             numbers = [_read_number(bound) for bound in bounds]
@@ -182,10 +182,10 @@ class Examination:
         site = self._report._sites.get(key)
         if site is None:
             site = self._report._sites.setdefault(key, Site(key, in_backward()))
-        variant = site.variants.get(call)
+        variant = site.find_variant(call)
         if variant is None:
             with outside_transforms():
-                variant = site.variants.setdefault(call, Variant(call))
+                variant = site.add_variant(Variant(call))
         return site, variant
 
     # ---- The gradient ----------------------------------------------------------------------------

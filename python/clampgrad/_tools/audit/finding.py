@@ -114,7 +114,7 @@ class Finding:
 
 
 def make_finding(site: Site, compared: tuple[str, ...]) -> Finding:
-    variants = [v for v in site.variants.values() if v.calls]
+    variants = [v for v in site.variants if v.calls]
     counts = site.count_by_kind()
     releases_differ = CHANGES[OF_CLAMPS].is_between(compared)
     warnings = [w for w in diagnose(site) if releases_differ or w.name != "conventions-differ"]

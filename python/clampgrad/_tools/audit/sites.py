@@ -64,9 +64,10 @@ class Variant:
 
     def __init__(self, call: Call) -> None:
         self.call = call
-        # All calls, also those that raise an error: of the forward, and those that backward runs
-        # again.
-        self.calls_by_pass = [0, 0]
+        self.returned = 0  # calls of the forward that returned
+        # Calls that backward ran again, also one that it stopped by an error, as a checkpoint does
+        # with the last.
+        self.repeated = 0
         # Calls that returned: those that were not examined, and those that are counted.
         self.missed = self.calls = 0
         self.counts = torch.zeros(256, dtype=torch.int64, device="cpu")
@@ -89,21 +90,25 @@ class Variant:
             return probe_gradients(call, partial(call.operator.rerun, **dict(call.keywords)))
 
     def is_due(self, every: int, is_again: bool) -> bool:
-        """Whether to examine this call; the first is always examined."""
+        """Whether to examine this call. The first that returns is always examined."""
         with _count_lock:
-            self.calls_by_pass[is_again] += 1
-            return self.calls_by_pass[is_again] % every == 1 % every
+            self.repeated += is_again
+            earlier = self.repeated - 1 if is_again else self.returned
+        return earlier % every == 0
 
-    def count_missed(self) -> None:
+    def count_missed(self, is_again: bool) -> None:
         """Counts a call that has returned, and was not examined."""
         with _count_lock:
             self.missed += 1
+            self.returned += not is_again
 
     def count_call(self, positions: Tensor, memory: int) -> int:
-        """Counts one call; returns how much memory its map of elements takes from now on."""
+        """Counts one call of the forward that has returned; returns how much memory its map of
+        elements takes from now on."""
         counts = _histogram(positions, 256)
         with _count_lock:
             self.calls += 1
+            self.returned += 1
             self.counts += counts
         inside = positions == (ABOVE_LO if self.call.has_bound[0] else 0)
         if self.calls == 1:
@@ -159,27 +164,40 @@ class Site:
     def __init__(self, key: SiteKey, is_of_backward: bool = False) -> None:
         self.key = key
         self.is_of_backward = is_of_backward  # whether backward was the first to come here
-        self.variants: dict[Call, Variant] = {}
+        self._variants: dict[Call, Variant] = {}
         self.bounds: dict[tuple[str, str], None] = {}  # as the program has them, in order
         self.hazards: dict[Any, Any] = {}  # noted by lint.py and consumers.py
 
     @property
+    def variants(self) -> list[Variant]:
+        return list(self._variants.values())  # a copy, because the program may go on meanwhile
+
+    def find_variant(self, call: Call) -> Variant | None:
+        return self._variants.get(call)
+
+    def add_variant(self, variant: Variant) -> Variant:
+        """Returns the variant, or the one that another thread has added for the same call."""
+        return self._variants.setdefault(variant.call, variant)
+
+    @property
     def follows_torch(self) -> bool:
         """Whether the installed release of torch decides the gradient."""
-        return self.key.gradient == "torch" and all(c.operator.follows_torch for c in self.variants)
+        return self.key.gradient == "torch" and all(
+            v.call.operator.follows_torch for v in self.variants
+        )
 
     @property
     def has_returned(self) -> bool:
         """Whether a call was more than an attempt, which raised an error."""
-        return any(v.calls or v.missed for v in self.variants.values())
+        return any(v.calls or v.missed for v in self.variants)
 
     def recording_variants(self) -> list[Variant]:
         """Returns the variants that recorded a gradient."""
-        return [v for v in self.variants.values() if v.records_gradient]
+        return [v for v in self.variants if v.records_gradient]
 
     def variants_with_gradients(self) -> list[Variant]:
         """Returns the variants for which gradients arrived."""
-        return [v for v in self.variants.values() if v.sums[COUNT].any()]
+        return [v for v in self.variants if v.sums[COUNT].any()]
 
     def remember_bounds(self, lo: str, hi: str) -> None:
         """Remembers a pair of bounds, if there is room for it."""
@@ -189,7 +207,7 @@ class Site:
     def count_by_kind(self) -> dict[str, int]:
         """Returns how many elements were at each kind of position."""
         counts = dict.fromkeys(("nan", "at_bound", "inside", "beyond"), 0)
-        for variant in self.variants.values():
+        for variant in self.variants:
             for position, example in example_elements(*variant.call.has_bound).items():
                 counts[kind_of_position(*example)] += int(variant.counts[position])
         return counts
@@ -197,7 +215,7 @@ class Site:
     def count_dead(self) -> int | None:
         """Returns how many elements were never inside their bounds, or None if shapes changed or
         memory ran out."""
-        maps = [v.inside for v in self.variants.values() if v.calls]
+        maps = [v.inside for v in self.variants if v.calls]
         if not maps or any(m is None or m.shape != maps[0].shape for m in maps):  # type: ignore[union-attr]
             return None
         inside = torch.stack([m.cpu() for m in maps]).any(0)  # type: ignore[union-attr]
@@ -228,7 +246,7 @@ class Site:
             v.count_infinite(
                 (v.response_under(convention).slope != v.current_response.slope).any(-1)
             )
-            for v in self.variants.values()
+            for v in self.variants
             if v.current_response is not None and v.infinite.any()
         )
 
