@@ -191,6 +191,26 @@ def test_gradients_whose_squares_are_infinite():
     assert finding.moved[RELEASED] == 0
 
 
+def test_an_infinite_gradient_has_no_share_in_a_distance():
+    """Though restoring returns 1 for any."""
+    x = torch.tensor([-1.0, 0.5], requires_grad=True)
+    (finding,) = audited(lambda x: torch.clamp(x, 0, 1), x, g=torch.tensor([-torch.inf, 1.0]))
+    assert finding.moved["restoring"] == 0
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize("name", ["clip", "clip_", "max", "min"])
+def test_a_checkpoint_of_a_function_that_kernels_know_by_another_name(name, use_reentrant):
+    bounds = (torch.ones(2),) if name in ("max", "min") else (0, 1)
+    x = torch.tensor([0.5, 2.0], requires_grad=True)
+    with clampgrad.audit() as report:
+        run = lambda x: getattr(torch, name)(x * 1, *bounds).exp().sin()  # noqa: E731
+        checkpoint(run, x, use_reentrant=use_reentrant).sum().backward()
+    (finding,) = report
+    assert (finding.function, finding.calls, finding.elements) == (name, 1, 2)
+    assert finding.moved[RELEASED] == 0
+
+
 def test_sites_steps_and_dead_elements():
     """The second forward of a checkpoint does not count again."""
     layers = nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU()

@@ -577,6 +577,16 @@ def test_the_first_call_that_returns_is_examined():
     assert (finding.calls, finding.missed) == (2, 3)
 
 
+def test_a_call_that_raises_hides_no_other_of_its_line():
+    with clampgrad.audit() as report:
+        for dtype in (torch.complex64, torch.float32):
+            with suppress(RuntimeError, NotImplementedError):
+                torch.minimum(leaf(0.5), torch.ones(1, dtype=dtype)).sum().backward()
+    (finding,) = report
+    assert (finding.calls, finding.recorded, finding.elements) == (1, 1, 1)
+    assert not report.skipped
+
+
 def test_variants_are_read_while_another_is_added():
     """By another thread, which this one stands for."""
     with clampgrad.audit() as report:

@@ -139,6 +139,7 @@ class Examination:
         upstream = x.grad_fn, x.output_nr
 
         def handle_result(result: Any) -> None:
+            variant.has_returned = True
             with hidden_from_modes():
                 if not is_again:
                     with outside_transforms():
@@ -180,6 +181,10 @@ class Examination:
     def _find_site(self, caller: Caller, call: Call) -> tuple[Site, Variant]:
         key = SiteKey(caller, call.function, call.through, call.gradient)
         site = self._report._sites.get(key)
+        if site is None and in_backward():
+            # No function mode names a call that a checkpoint runs again.
+            sites = list(self._report._sites.values())
+            site = next((s for s in sites if s.may_run_again_as(key, call)), None)
         if site is None:
             site = self._report._sites.setdefault(key, Site(key, in_backward()))
         variant = site.find_variant(call)

@@ -13,7 +13,7 @@ from clampgrad._tools.audit.callers import packages_folder
 from clampgrad._tools.audit.calls import is_of_list, out_of_place_name
 from clampgrad._tools.audit.consumers import Singular
 from clampgrad._tools.audit.positions import AT_HI, AT_LO, round_to_dtype, shortest_digits
-from clampgrad._tools.audit.sites import COUNT, Site, passing_mask
+from clampgrad._tools.audit.sites import Site, passing_mask
 
 WARNINGS = {
     "bound-rounds": "the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one",
@@ -202,7 +202,7 @@ def _diagnose_not_finite(site: Site) -> list[Diagnostic]:
     )
     if not arrived:
         return warnings
-    gradients = sum(int(v.sums[COUNT].sum()) for v in variants)
+    gradients = sum(v.count_gradients() for v in variants)
     received = format_count(arrived, "infinite or NaN gradient")
     message = f"the call received {received} among {gradients:,}, and passed {left:,} on"
     evidence = {"arrived": arrived, "left": left, "gradients": gradients}
@@ -213,7 +213,7 @@ def _diagnose_difference(site: Site) -> list[Diagnostic]:
     if not site.follows_torch:
         return []
     norm, signs = site.compare_conventions("inclusive", "joint")
-    gradients = sum(int(v.sums[COUNT].sum()) for v in site.variants_with_gradients())
+    gradients = sum(v.count_gradients() for v in site.variants_with_gradients())
     if norm <= MOST_NORM and signs <= MOST_SIGNS * gradients:
         return []
     message = (

@@ -95,7 +95,7 @@ class Report:
             return None
 
     def _called_sites(self) -> list[Site]:
-        return [site for site in list(self._sites.values()) if site.has_returned]
+        return [site for site in list(self._sites.values()) if site.variants]
 
     def __iter__(self) -> Iterator[Finding]:
         with hidden_from_modes():

@@ -64,6 +64,7 @@ class Variant:
 
     def __init__(self, call: Call) -> None:
         self.call = call
+        self.has_returned = False  # whether a call was more than an attempt, which raised an error
         self.returned = 0  # calls of the forward that returned
         # Calls that backward ran again, also one that it stopped by an error, as a checkpoint does
         # with the last.
@@ -101,6 +102,7 @@ class Variant:
         with _count_lock:
             self.missed += 1
             self.returned += not is_again
+            self.has_returned = True
 
     def count_call(self, positions: Tensor, memory: int) -> int:
         """Counts one call of the forward that has returned; returns how much memory its map of
@@ -129,11 +131,14 @@ class Variant:
             finite = g.isfinite()
             index = positions[~finite].to(torch.int16).mul_(2).add_(g[~finite] < 0)
             infinite = _histogram(index, 512).view(256, 2)
-            sums = _sum_gradients(positions, g.where(finite, 0))  # the rest has no share in a norm
+            sums = _sum_gradients(positions[finite], g[finite])  # the rest has no share in a norm
             with _count_lock:
                 self.infinite += infinite
         with _count_lock:
             self.sums += sums
+
+    def count_gradients(self) -> int:
+        return int(self.sums[COUNT].sum()) + int(self.infinite.sum())
 
     def count_infinite(self, mask: Tensor) -> int:
         """Returns how many infinite and NaN gradients arrived at the positions and signs of a
@@ -170,7 +175,9 @@ class Site:
 
     @property
     def variants(self) -> list[Variant]:
-        return list(self._variants.values())  # a copy, because the program may go on meanwhile
+        """Those of calls that returned."""
+        # Of a copy, because the program may go on meanwhile.
+        return [v for v in list(self._variants.values()) if v.has_returned]
 
     def find_variant(self, call: Call) -> Variant | None:
         return self._variants.get(call)
@@ -179,6 +186,12 @@ class Site:
         """Returns the variant, or the one that another thread has added for the same call."""
         return self._variants.setdefault(variant.call, variant)
 
+    def may_run_again_as(self, key: SiteKey, call: Call) -> bool:
+        """Whether a call of the same operator may be one of these under another name."""
+        return self.key._replace(function=key.function) == key and any(
+            v.call.operator is call.operator for v in self.variants
+        )
+
     @property
     def follows_torch(self) -> bool:
         """Whether the installed release of torch decides the gradient."""
@@ -186,18 +199,13 @@ class Site:
             v.call.operator.follows_torch for v in self.variants
         )
 
-    @property
-    def has_returned(self) -> bool:
-        """Whether a call was more than an attempt, which raised an error."""
-        return any(v.calls or v.missed for v in self.variants)
-
     def recording_variants(self) -> list[Variant]:
         """Returns the variants that recorded a gradient."""
         return [v for v in self.variants if v.records_gradient]
 
     def variants_with_gradients(self) -> list[Variant]:
         """Returns the variants for which gradients arrived."""
-        return [v for v in self.variants if v.sums[COUNT].any()]
+        return [v for v in self.variants if v.count_gradients()]
 
     def remember_bounds(self, lo: str, hi: str) -> None:
         """Remembers a pair of bounds, if there is room for it."""
