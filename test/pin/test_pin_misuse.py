@@ -5,6 +5,7 @@ import gc
 import re
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -172,6 +173,20 @@ def test_a_block_inside_a_block_of_the_same_object():
             set_pin("straight_through")
         assert pin.current() == "half"
     assert pin.current() is None
+
+
+def test_a_block_that_another_object_has_entered():
+    """Of which nothing is left but the block, so that this one may have its address."""
+
+    def leave():
+        pin("half").__enter__()
+        for _ in range(10):
+            with pytest.raises(RuntimeError, match="is not entered here"):
+                pin("joint").__exit__(None, None, None)
+        return pin.current()
+
+    with ThreadPoolExecutor(1) as thread:  # which takes the block with it
+        assert thread.submit(leave).result() == "half"
 
 
 def test_a_block_that_is_left_and_was_not_entered():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import sys
 import warnings
 from collections.abc import Callable
@@ -70,9 +71,11 @@ class pin:
     """
 
     _is_used = True  # until it has been made
+    _numbers = itertools.count(1)
 
     def __init__(self, gradient: Pinned | None, *, maximize: bool = False) -> None:
         self._name = resolve_pin_name(gradient, maximize)
+        self._number = next(self._numbers)
         caller = sys._getframe(1)
         self._created_at = caller.f_code.co_filename, caller.f_lineno
         self._is_used = False
@@ -99,7 +102,7 @@ class pin:
         self._is_used = True
         warn_if_captured(self._name, stacklevel=3)
         ensure_hooks_installed()
-        block = state.create_block(self._name, self)
+        block = state.create_block(self._name, self._number)
         try:
             state.set_innermost_block(block)
             return self
@@ -110,9 +113,9 @@ class pin:
     def __exit__(self, error: object, *_: object) -> None:
         entered = None
         try:
-            entered = state.find_block_entered_by(self)
+            entered = state.find_block_entered_by(self._number)
         finally:
-            block, is_active = entered or state.find_block_entered_by(self)
+            block, is_active = entered or state.find_block_entered_by(self._number)
             if block:
                 block.is_open = False
         state.drop_closed_blocks()

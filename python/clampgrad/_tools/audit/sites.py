@@ -188,9 +188,9 @@ class Site:
 
     def may_run_again_as(self, key: SiteKey, call: Call) -> bool:
         """Whether a call of the same operator may be one of these under another name."""
-        return self.key._replace(function=key.function) == key and any(
-            v.call.operator is call.operator for v in self.variants
-        )
+        own = self.key
+        is_of_key = key == SiteKey(own.caller, key.function, own.through, own.gradient)
+        return is_of_key and any(v.call.operator is call.operator for v in self.variants)
 
     @property
     def follows_torch(self) -> bool:
