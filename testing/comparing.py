@@ -99,8 +99,8 @@ def saved_and_loaded(thing, save=torch.save, load=torch.load, **keywords):
 
 
 def assert_same(actual, expected, message=""):
-    """Equal values, NaN equal to NaN, same dtype and shape. The message is
-    put into words if it fails."""
+    """Equal values, NaN equal to NaN, same dtype and shape, of two Tensors or of two sequences of
+    Tensors. The message is put into words if it fails."""
     if are_same_plain_tensors(actual, expected):
         return
     torch.testing.assert_close(
