@@ -215,12 +215,8 @@ def check_together(cells):
             ys = [results[i] for i in recorded]
             gradients = iter(grad(ys, inputs, [gs[i].clone() for i in recorded]) if ys else ())
             for cell, of_cell, y, g in zip(now, leaves, results, gs):
-                given = (
-                    []
-                    if g is None
-                    else [next(gradients) for _ in leaves_that_require_grad(of_cell)]
-                )
-                check_result(cell, of_cell, y, given)
+                differentiated = [] if g is None else leaves_that_require_grad(of_cell)
+                check_result(cell, of_cell, y, [next(gradients) for _ in differentiated])
 
 
 @whole_context("compile, Inductor", accepts=compilable, costly=True)

@@ -406,9 +406,8 @@ def vectorized(f, cell):
 
     def of_differentiated(*some):
         some = iter(some)
-        return f(
-            *cell.laid_out([next(some) if i in differentiated else v for i, v in enumerate(leaves)])
-        )
+        every = [next(some) if i in differentiated else v for i, v in enumerate(leaves)]
+        return f(*cell.laid_out(every))
 
     given = tuple(leaves[i].detach() for i in differentiated)
     jacobian = torch.autograd.functional.jacobian(of_differentiated, given, vectorize=True)
