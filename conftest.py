@@ -114,8 +114,8 @@ def installed(tmp_path_factory):
 @pytest.fixture
 def program(installed, tmp_path):
     """Runs Python in an empty folder, in an environment without a pin; it may fail."""
-    ours = ("CLAMPGRAD_GRADIENT", "CLAMPGRAD_VERBOSE", "TORCH_DEVICE_BACKEND_AUTOLOAD")
-    env = {k: v for k, v in os.environ.items() if k not in ours}
+    names = ("CLAMPGRAD_GRADIENT", "CLAMPGRAD_VERBOSE", "TORCH_DEVICE_BACKEND_AUTOLOAD")
+    env = {k: v for k, v in os.environ.items() if k not in names}
     env |= {"PYTHONPATH": installed, "OMP_NUM_THREADS": "1"}
     return lambda *command, **variables: run(
         sys.executable, *command, env={**env, **variables}, cwd=tmp_path

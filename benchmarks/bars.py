@@ -28,8 +28,8 @@ def ratios(results, kind):
                 continue
             for row in blocks(results, group=bar["group"], n=n, dtype=dtype, **key):
                 first = next(iter(row["functions"]))
-                ours = row["functions"][bar.get("of", first)]
-                ratio = row["functions"][rival]["median"] / ours["median"]
+                medians = {name: times["median"] for name, times in row["functions"].items()}
+                ratio = medians[rival] / medians[bar.get("of", first)]
                 missed = "  missed" if round(ratio, 2) < bar[dtype] else ""
                 what = ", ".join([bar["group"], f"N = {size(n)}", dtype, *unusual])
                 yield f"{rival} / ours: {ratio:.2f}, target {bar[dtype]:g}: {what}{missed}"
@@ -47,9 +47,9 @@ def portable(results):
                 continue
             times = row["microseconds"]
             for way in bar["ways"]:
-                ours, torchs = times[way], times["torch.clamp"]
-                found = {"microseconds": ours, "more": ours - torchs, "times": ours / torchs}
-                (unit,) = found.keys() & bar.keys()
-                missed = "  missed" if round(found[unit], 2) > bar[unit] else ""
+                time, stock = times[way], times["torch.clamp"]
+                by_unit = {"microseconds": time, "more": time - stock, "times": time / stock}
+                (unit,) = by_unit.keys() & bar.keys()
+                missed = "  missed" if round(by_unit[unit], 2) > bar[unit] else ""
                 what = f"{way}, {row['what']}, {row['gradient']}, N = {size(bar['n'])}"
-                yield f"{unit}: {found[unit]:.2f}, at most {bar[unit]:g}: {what}{missed}"
+                yield f"{unit}: {by_unit[unit]:.2f}, at most {bar[unit]:g}: {what}{missed}"

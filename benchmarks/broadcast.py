@@ -122,7 +122,7 @@ def cases(device: str, dtype: torch.dtype):
 def missed(rows: list[dict]):
     """A line for each target that is missed."""
     for row in rows:
-        ours, torchs = (row["functions"][f] for f in ("clampgrad.clamp", "torch.clamp"))
+        clamp, torch_clamp = (row["functions"][f] for f in ("clampgrad.clamp", "torch.clamp"))
         what = f"{row['dtype']}, {row['case']}{', learned' * row['learned']}"
         layout = row["case"].partition(", ")[2]
         full = next(
@@ -130,11 +130,11 @@ def missed(rows: list[dict]):
             for r in rows
             if r["case"] == ", ".join(filter(None, (FULL, layout))) and r["dtype"] == row["dtype"]
         )
-        ratio = ours["median"] / full["functions"]["clampgrad.clamp"]["median"]
+        ratio = clamp["median"] / full["functions"]["clampgrad.clamp"]["median"]
         if not row["learned"] and ratio > SLOWEST:
             yield f"missed: {what}: {ratio:.2f} times {FULL}, target {SLOWEST}"
-        if ours.get("peak", 0) > torchs.get("peak", 0):
-            yield f"missed: {what}: a peak of {ours['peak']} bytes, torch's {torchs['peak']}"
+        if clamp.get("peak", 0) > torch_clamp.get("peak", 0):
+            yield f"missed: {what}: a peak of {clamp['peak']} bytes, torch's {torch_clamp['peak']}"
 
 
 def main() -> None:
@@ -151,12 +151,12 @@ def main() -> None:
         for name, learned, functions in cases(args.device, getattr(torch, dtype)):
             clock = finished if on_gpu else time.perf_counter
             samples = interleaved(functions, args.seconds, clock=clock)
-            found = {f: summary(times) for f, times in samples.items()}
+            summaries = {f: summary(times) for f, times in samples.items()}
             if on_gpu:
                 for f, step in functions.items():
-                    found[f]["peak"] = peak(step)
-            rows.append({"case": name, "learned": learned, "dtype": dtype, "functions": found})
-            times = ", ".join(f"{f} {1000 * of['median']:.3g} ms" for f, of in found.items())
+                    summaries[f]["peak"] = peak(step)
+            rows.append({"case": name, "learned": learned, "dtype": dtype, "functions": summaries})
+            times = ", ".join(f"{f} {1000 * of['median']:.3g} ms" for f, of in summaries.items())
             print(f"{dtype}, {name}{', learned' * learned}: {times}", flush=True)
     header = {**records.here(), "shapes": SHAPES[args.device]}
     if on_gpu:

@@ -94,14 +94,14 @@ def pin_in(process):
         return run
 
     block()
-    found = {}
+    seconds = {}
     for case, function in CASES.items():
         steps = {way: repeated(function, mode) for way, mode in WAYS[process].items()}
         times = interleaved(steps, 0, ROUNDS, slice_seconds=0)
-        found[case] = {way: min(of) / CALLS for way, of in times.items()}
+        seconds[case] = {way: min(of) / CALLS for way, of in times.items()}
     if process == "after":
-        found["a block"] = {process: min(interleaved({"": block}, 0, ROUNDS)[""])}
-    print(json.dumps(found))
+        seconds["a block"] = {process: min(interleaved({"": block}, 0, ROUNDS)[""])}
+    print(json.dumps(seconds))
 
 
 # ---- The portable implementation, beside torch --------------------------------------------------
@@ -145,7 +145,7 @@ def portable_in():
     torch.set_num_threads(1)
     rows = []
     for way, made in WAYS_TO_CLAMP.items():
-        found = []
+        way_rows = []
         for n, (calls, rounds) in PORTABLE_SIZES.items():
             x = torch.randn(n, generator=torch.Generator().manual_seed(0)).requires_grad_()
             for convention in EXACT:
@@ -153,9 +153,9 @@ def portable_in():
                 for what, call in calls_of(x, clamp).items():
                     key = {"n": n, "gradient": convention, "what": what}
                     seconds = quickest(call, block, calls, rounds)
-                    found.append({**key, "microseconds": {way: seconds * 1e6}})
-        rows = rows or found
-        for row, of_way in zip(rows, found, strict=True):
+                    way_rows.append({**key, "microseconds": {way: seconds * 1e6}})
+        rows = rows or way_rows
+        for row, of_way in zip(rows, way_rows, strict=True):
             row["microseconds"] |= of_way["microseconds"]
     print(json.dumps(rows))
 

@@ -19,17 +19,17 @@ def kind(setting):
 
 def cases():
     """{model: {kind of setting: [(MiB that are kept, time over stock's), ...]}}, on CPUs."""
-    found = {}
+    points = {}
     for record in models("real-models-"):
         if "gpu" not in record["machine"]:
             stock = {r["model"]: r for r in record["rows"] if r["setting"] == "stock"}
             for r in record["rows"]:
                 ratio = r["milliseconds"] / stock[r["model"]]["milliseconds"]
-                of_model = found.setdefault(r["model"], {})
+                of_model = points.setdefault(r["model"], {})
                 of_model.setdefault(kind(r["setting"]), []).append(
                     (r["saved_bytes"] / 2**20, ratio)
                 )
-    return found
+    return points
 
 
 def label_of(model):
@@ -39,12 +39,12 @@ def label_of(model):
 
 
 def draw(path):
-    found = cases()
+    models = cases()
     plt = need("matplotlib.pyplot")
     figure, (kept, time) = plt.subplots(1, 2, figsize=(6, 4.2), sharey=True, layout="constrained")
     time.axvline(1, color=GREY, linewidth=0.8)
     for lane, (what, colour) in enumerate(COLOURS.items()):
-        for row, of_model in enumerate(found.values()):
+        for row, of_model in enumerate(models.values()):
             at = row + 0.26 * (lane - 1)
             mib = min(mib for mib, _ in of_model[what])
             label = {"stock": "PyTorch", "pin": "a pin"}.get(what, what) if row == 0 else None
@@ -54,9 +54,9 @@ def draw(path):
             if what != "stock":
                 ratios = [ratio for _, ratio in of_model[what]]
                 time.scatter(ratios, [at] * len(ratios), color=colour, s=18)
-    kept.set_yticks(range(len(found)), map(label_of, found))
-    kept.set_ylim(len(found) - 0.5, -0.5)
-    kept.set_xlim(0, 1.15 * max(mib for of in found.values() for mib, _ in of["stock"]))
+    kept.set_yticks(range(len(models)), map(label_of, models))
+    kept.set_ylim(len(models) - 0.5, -0.5)
+    kept.set_xlim(0, 1.15 * max(mib for of in models.values() for mib, _ in of["stock"]))
     kept.set_title("kept for backward,\nMiB", loc="left")
     kept.legend(loc="upper right")
     time.set_title("time of a step\nover PyTorch's", loc="left")

@@ -42,18 +42,18 @@ RIVALS = [
 ]
 
 
-def named(rivals):
+def rival_names(rivals):
     return [r + group.removeprefix("clamp") if "lo" in group else r for group, r in rivals]
 
 
 def ratios(results, group, rival, dtype, malloc="default", threads=1, direction="both"):
     """{n: the rival's time over ours}."""
     key = dict(group=group, dtype=dtype, threads=threads, direction=direction, malloc=malloc)
-    found = {}
+    by_size = {}
     for row in blocks(results, **key):
-        ours, *_ = row["functions"].values()
-        found[row["n"]] = row["functions"][rival]["median"] / ours["median"]
-    return found
+        times, *_ = row["functions"].values()
+        by_size[row["n"]] = row["functions"][rival]["median"] / times["median"]
+    return by_size
 
 
 def format_range(ratio_by_size):
@@ -68,8 +68,8 @@ def speed():
 
     def ends(*rival):
         of_each = (ratios(results, *rival, dtype) for results in SPEED.values() for dtype in DTYPES)
-        found = [ratio for by_size in of_each for ratio in by_size.values()]
-        return f"{min(found):.2g} to {max(found):.3g} times"
+        all_ratios = [ratio for by_size in of_each for ratio in by_size.values()]
+        return f"{min(all_ratios):.2g} to {max(all_ratios):.3g} times"
 
     clamp, hardtanh, relu, maximum = (ends(*rival) for rival in RIVALS[:4])
     machines = {}
@@ -83,13 +83,13 @@ def speed():
         f"bfloat16, on one thread of {where} with the default malloc."
     )
     # Whoever measures the present kernels takes "earlier" out, here and on the pages.
-    found = [ratios(gpu, *RIVALS[0], dtype, "fixed") for gpu, dtype in product(GPUS, DTYPES)]
-    large = [of_size[max(of_size)] for of_size in found]
+    on_gpus = [ratios(gpu, *RIVALS[0], dtype, "fixed") for gpu, dtype in product(GPUS, DTYPES)]
+    large = [by_size[max(by_size)] for by_size in on_gpus]
     names = " and ".join(gpu["machine"]["cpu"] for gpu in GPUS)
     ((torch, _),) = {(gpu["torch"].partition("+")[0], gpu["commit"]) for gpu in GPUS}
     yield (
         f"On GPUs ({names}), `clampgrad.clamp` was {min(large):.2g} to {max(large):.3g} times as fast as `torch.clamp` on "
-        f"{size(max(found[0]))} elements, with torch {torch}{at_commit(GPUS[0])}: an earlier version of the kernels. The "
+        f"{size(max(on_gpus[0]))} elements, with torch {torch}{at_commit(GPUS[0])}: an earlier version of the kernels. The "
         "present ones have not been measured."
     )
 
@@ -97,7 +97,7 @@ def speed():
 @table()
 def speed_used():
     """What a program gets that sets nothing: the worst beside the best."""
-    yield "machine", "dtype", *map(code, named(RIVALS))
+    yield "machine", "dtype", *map(code, rival_names(RIVALS))
     for results in SPEED.values():
         m, torch = results["machine"], results["torch"].partition("+")[0]
         cpu = m["cpu"].replace("(R)", "").removesuffix(" Processor")
@@ -137,9 +137,9 @@ def rows_of_values(columns, **keys):
     """A row per instruction set and dtype that was measured. Columns: {title: group and rival}."""
     for results in VALUES:
         for dtype in EVERY_DTYPE:
-            found = [ratios(results, *of, dtype, "fixed", **keys) for of in columns]
-            if all(found):
-                yield results["machine"]["instruction_set"], dtype, *map(format_range, found)
+            by_column = [ratios(results, *of, dtype, "fixed", **keys) for of in columns]
+            if all(by_column):
+                yield results["machine"]["instruction_set"], dtype, *map(format_range, by_column)
 
 
 def describe_values_records():
@@ -153,7 +153,7 @@ def describe_values_records():
 @table()
 def values():
     """What a call takes that records nothing: the worst beside the best."""
-    yield "threads", "instructions", "dtype", *map(code, named(VALUE_RIVALS))
+    yield "threads", "instructions", "dtype", *map(code, rival_names(VALUE_RIVALS))
     for threads in (1, 2):
         for row in rows_of_values(VALUE_RIVALS, threads=threads, direction="values"):
             yield threads, *row
@@ -213,10 +213,10 @@ def values_layouts():
 def memory():
     """What is saved for backward: one sentence."""
     (row,) = blocks(USUAL, direction="kept", group="clamp", dtype="float32")
-    ours, theirs = (row["functions"][f]["saved_bits"] for f in ("clampgrad.clamp", "torch.clamp"))
+    bits, stock = (row["functions"][f]["saved_bits"] for f in ("clampgrad.clamp", "torch.clamp"))
     yield (
-        f"In eager mode, `clampgrad.clamp` keeps **{ours:g} bit per element** for backward; `torch.clamp`, `F.hardtanh` and "
-        f"`F.relu6` keep {theirs:g} in float32."
+        f"In eager mode, `clampgrad.clamp` keeps **{bits:g} bit per element** for backward; `torch.clamp`, `F.hardtanh` and "
+        f"`F.relu6` keep {stock:g} in float32."
     )
 
 
@@ -236,8 +236,9 @@ def speed_saved():
 
 def models(kind):
     """The records of a kind, those of GPUs first: who trains on one looks for it."""
-    found = [records.read(path.stem) for path in sorted(records.FOLDER.glob(f"{kind}*.jsonl"))]
-    return sorted(found, key=lambda record: "gpu" not in record["machine"])
+    paths = sorted(records.FOLDER.glob(f"{kind}*.jsonl"))
+    model_records = (records.read(path.stem) for path in paths)
+    return sorted(model_records, key=lambda record: "gpu" not in record["machine"])
 
 
 def where(record):
@@ -274,11 +275,11 @@ def libraries(record):
 @table()
 def real_models():
     """The step of real models, and what autograd keeps for it, by setting."""
-    found = models("real-models-")
-    settings = list(dict.fromkeys(r["setting"] for r in found[0]["rows"]))
+    model_records = models("real-models-")
+    settings = list(dict.fromkeys(r["setting"] for r in model_records[0]["rows"]))
     yield "model", "on", *map(code, settings)
     all_same = True
-    for record in found:
+    for record in model_records:
         cases = {(r["setting"], r["model"]): r for r in record["rows"]}
         for model in dict.fromkeys(r["model"] for r in record["rows"]):
             cells = []
@@ -289,7 +290,7 @@ def real_models():
                 all_same &= same
                 cells.append(step(here, 0, 1) + " *" * (not same))
             yield model, where(record), *cells
-    of_gpus = [record for record in found if "gpu" in record["machine"]]
+    of_gpus = [record for record in model_records if "gpu" in record["machine"]]
     if not of_gpus:
         yield "No such model has been recorded on a GPU yet; single calls [have](#cuda)."
     for record in of_gpus:
@@ -298,7 +299,7 @@ def real_models():
             "what is kept and, in brackets, the most that is allocated in a step, beside the weights. "
             f"{libraries(record)}; `python -m lab.real_models --device cuda`{at_commit(record)}."
         )
-    first, *_ = of_cpus = found[len(of_gpus) :]
+    first, *_ = of_cpus = model_records[len(of_gpus) :]
     data = first.get("data", "random data, of the sizes in the script")
     has_peaks = any("peak_bytes" in r for record in of_cpus for r in record["rows"])
     yield (
@@ -317,9 +318,9 @@ def real_models():
 @table()
 def real_models_summary():
     """The ends of what the table above has of CPUs: two sentences."""
-    found = [record for record in models("real-models-") if "gpu" not in record["machine"]]
+    model_records = [record for record in models("real-models-") if "gpu" not in record["machine"]]
     names, ratios = {}, {}
-    for record in found:
+    for record in model_records:
         stock = {r["model"]: r for r in record["rows"] if r["setting"] == "stock"}
         for r in record["rows"]:
             of_stock = stock[r["model"]]
@@ -331,7 +332,7 @@ def real_models_summary():
         low, high = (pick(ratio[which] for ratio in ratios[setting]) for pick in (min, max))
         return f"{low:.2f} to {high:.2f}"
 
-    releases = " and ".join(record["torch"].partition("+")[0] for record in found)
+    releases = " and ".join(record["torch"].partition("+")[0] for record in model_records)
     yield (
         f"Under a pin, a training step takes {ends('pin', 0)} times as long as without one, and keeps {ends('pin', 1)} times "
         f"as much memory for backward. After `clampgrad.nn.convert`, it takes {ends('convert', 0)} times as long, and keeps "
@@ -343,10 +344,10 @@ def real_models_summary():
 @table()
 def learned_bounds():
     """The step of a model whose bounds are learned, beside stock's."""
-    found = records.read("learned-bounds")
-    stock, *_ = found["rows"]
+    record = records.read("learned-bounds")
+    stock, *_ = record["rows"]
     yield "", "time", "kept", "peak", "gradients"
-    for r in found["rows"]:
+    for r in record["rows"]:
         kept, peak = (f"{r[what] / 2**20:.0f}{SPACE}MiB" for what in ("saved_bytes", "peak_bytes"))
         same = r["gradients"] == stock["gradients"]
         ratio = f"{r['milliseconds'] / stock['milliseconds']:.2f}"
@@ -358,9 +359,9 @@ def learned_bounds():
             "stock's" if same else "differ from stock's at ties",
         )
     yield (
-        f"A step of {stock['model']}, {found['data']}: its processor time over stock's (the fastest of some steps, in one "
+        f"A step of {stock['model']}, {record['data']}: its processor time over stock's (the fastest of some steps, in one "
         "process per row, while other processes ran), the memory that it keeps for backward, and the most that it allocates "
-        f"beside the weights. {libraries(found)}, {made_on(found)}; `python -m lab.real_models --models PACT`."
+        f"beside the weights. {libraries(record)}, {made_on(record)}; `python -m lab.real_models --models PACT`."
     )
 
 
@@ -368,14 +369,14 @@ def learned_bounds():
 def compiled_models():
     """The step of the beginnings of real models under torch.compile,
     and what it keeps, by setting."""
-    found = models("compiled-models")
-    settings = list(dict.fromkeys(r["setting"] for r in found[0]["rows"]))
+    model_records = models("compiled-models")
+    settings = list(dict.fromkeys(r["setting"] for r in model_records[0]["rows"]))
     yield "model", "on", *map(code, settings)
-    for record in found:
+    for record in model_records:
         cells = {(r["model"], r["setting"]): step(r, 1, 2) for r in record["rows"]}
         for model in dict.fromkeys(r["model"] for r in record["rows"]):
             yield model, where(record), *(cells[model, setting] for setting in settings)
-    first = found[-1]
+    first = model_records[-1]
     yield (
         "Forward and backward under `torch.compile` on one thread, and the memory that is kept between them, weights included. "
         f"A time is that of the fastest step in a process, the median of {first['rounds']} interleaved processes. In the column "
@@ -386,9 +387,9 @@ def compiled_models():
 
 @table(left=0)
 def audit_cost():
-    found = records.read("audit")
+    record = records.read("audit")
     by_every = {}
-    for r in found["rows"]:
+    for r in record["rows"]:
         by_every.setdefault(r["every"], {})[r["activation"]] = r
     plain = by_every.pop("plain")
     yield "`every`", "added to a step, `relu6`", "`clamp`", "added to the peak of memory, `clamp`"
@@ -396,10 +397,10 @@ def audit_cost():
         memory = of["clamp"]["peak_mib"] / plain["clamp"]["peak_mib"] - 1
         yield every, *(f"{of[a]['overhead']:.0%}" for a in ("relu6", "clamp")), f"{memory:.0%}"
     yield (
-        f"A stack of MobileNetV2 blocks with {found['call_sites']} call sites of `relu6`, which a function mode sees, or of "
-        f"`clamp(x, 0, 6)`, which kernels see; a batch of {found['batch']} images of {found['size']} x {found['size']}, one "
+        f"A stack of MobileNetV2 blocks with {record['call_sites']} call sites of `relu6`, which a function mode sees, or of "
+        f"`clamp(x, 0, 6)`, which kernels see; a batch of {record['batch']} images of {record['size']} x {record['size']}, one "
         f"thread, {1000 * plain['relu6']['seconds']:.0f} ms of processor time per step and {plain['clamp']['peak_mib']:.0f} MiB "
-        f"without an audit, on a machine with other load. {made_on(found)}; `python -m benchmarks.overheads audit`."
+        f"without an audit, on a machine with other load. {made_on(record)}; `python -m benchmarks.overheads audit`."
     )
 
 
@@ -409,27 +410,27 @@ def audit_cost():
 @table(left=1)
 def pin():
     """One row a way to pin, one column what is called."""
-    found = records.read("pin")
-    cases = {r.pop("case"): r for r in found["rows"]}
+    record = records.read("pin")
+    cases = {r.pop("case"): r for r in record["rows"]}
     yield "ns per call", *cases
     for way in next(iter(cases.values())):
         yield way, *(ways[way] for ways in cases.values())
     yield (
-        f"Calls with Tensors of one element, float32, on one thread, {made_on(found)}; the fastest of many rounds. Entering and "
-        f"leaving a block takes {found['a block, microseconds']} µs. `python -m benchmarks.overheads pin`."
+        f"Calls with Tensors of one element, float32, on one thread, {made_on(record)}; the fastest of many rounds. Entering and "
+        f"leaving a block takes {record['a block, microseconds']} µs. `python -m benchmarks.overheads pin`."
     )
 
 
 @table(left=3)
 def portable():
     """One row a convention and what is called, one column a way to have it."""
-    found = records.read("portable")
-    yield "elements", "convention", "", *map(code, found["rows"][0]["microseconds"])
-    for row in found["rows"]:
+    record = records.read("portable")
+    yield "elements", "convention", "", *map(code, record["rows"][0]["microseconds"])
+    for row in record["rows"]:
         times = (duration(time / 1e6) for time in row["microseconds"].values())
         yield size(row["n"]), f"`{row['gradient']}`", row["what"], *times
     yield (
-        f"Between two numbers, float32, one thread, {made_on(found)}; the fastest of many rounds. `pinned` is `torch.clamp` "
+        f"Between two numbers, float32, one thread, {made_on(record)}; the fastest of many rounds. `pinned` is `torch.clamp` "
         "under a pin. `python -m benchmarks.overheads portable`."
     )
 
@@ -450,14 +451,14 @@ def from_nothing():
 def cuda():
     """The times of the rivals over ours, on GPUs: the smallest and the largest size."""
     rivals = [*RIVALS, ("clamp", "torch.neg"), ("maximum", "torch.sub")]
-    yield "GPU", "dtype", "elements", code("clampgrad.clamp"), *map(code, named(rivals))
+    yield "GPU", "dtype", "elements", code("clampgrad.clamp"), *map(code, rival_names(rivals))
     for results, dtype in product(GPUS, DTYPES):
-        found = [ratios(results, *rival, dtype, "fixed") for rival in rivals]
+        ratios_by_size = [ratios(results, *rival, dtype, "fixed") for rival in rivals]
         rows = blocks(results, group="clamp", dtype=dtype, direction="both")
         for row in (rows[0], rows[-1]):
-            n, ours = row["n"], row["functions"]["clampgrad.clamp"]["median"]
-            cells = (f"{of_rival[n]:.2f}" for of_rival in found)
-            yield results["machine"]["cpu"], dtype, size(n), duration(ours), *cells
+            n, seconds = row["n"], row["functions"]["clampgrad.clamp"]["median"]
+            cells = (f"{of_rival[n]:.2f}" for of_rival in ratios_by_size)
+            yield results["machine"]["cpu"], dtype, size(n), duration(seconds), *cells
     yield (
         "The time of `clampgrad.clamp`, forward and backward, and the times of others over that of our function of the "
         f"same name; `torch.neg` over that of `clamp`, `torch.sub` over that of `maximum`. torch {GPUS[0]['torch']}; "

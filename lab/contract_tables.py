@@ -140,10 +140,10 @@ def migration():
 
 @table()
 def pseudo_gradients():
-    found = CONTRACT["pseudo_gradients"]
-    yield "`gradient=`", "position", *found["columns"]
+    section = CONTRACT["pseudo_gradients"]
+    yield "`gradient=`", "position", *section["columns"]
     for key in WITH_MAXIMIZE:
-        for row in found["rows"]:
+        for row in section["rows"]:
             yield code(key), row["position"], *row[key]
 
 
@@ -192,9 +192,9 @@ def guards():
             for gradient in ("inclusive", "min_norm"):
                 y = function(clampgrad.clamp(x, **{side: written}, gradient=gradient))
                 slopes += torch.autograd.grad(y, x)
-            found = (bold_unless_finite(number.item()) for number in (y, *slopes))
+            cells = (bold_unless_finite(number.item()) for number in (y, *slopes))
             name = str(dtype).removeprefix("torch.")
-            yield code(guard), f"{at:g}", name, bound, *found
+            yield code(guard), f"{at:g}", name, bound, *cells
 
 
 def bold_unless_finite(number):

@@ -71,21 +71,21 @@ def main():
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
     kinds = [*product(("torch", "clampgrad"), ("in C++", "in Python"))]
-    found = {kind: Counter() for kind in kinds}
+    counts = {kind: Counter() for kind in kinds}
 
     began = time.monotonic()
 
     def one(kind):
         if time.monotonic() - began < options.seconds:
-            found[kind][how_it_ended(*kind, options.device)] += 1
+            counts[kind][how_it_ended(*kind, options.device)] += 1
 
     # In turn, so that each kind meets the same load.
     with ThreadPoolExecutor(options.at_a_time) as pool:
         [*pool.map(one, kinds * options.runs)]
-    if not all(found.values()):
+    if not all(counts.values()):
         sys.exit("there was no time for a run of each kind")
     rows = [
-        {"library": library, "function": function, "ended": dict(found[library, function])}
+        {"library": library, "function": function, "ended": dict(counts[library, function])}
         for library, function in kinds
     ]
     where = "cuda" if options.device == "cuda" else "cpu"  # what it ran on: the mock device is none

@@ -34,8 +34,8 @@ BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", flags=re.D
 def pages():
     """The paths of the pages with a table."""
     folders = ("*.md", "docs/**/*.md", "patches/**/*.md")
-    found = sorted(path for folder in folders for path in ROOT.glob(folder))
-    return [str(path.relative_to(ROOT)) for path in found if names_in(path.read_text())]
+    paths = sorted(path for folder in folders for path in ROOT.glob(folder))
+    return [str(path.relative_to(ROOT)) for path in paths if names_in(path.read_text())]
 
 
 def names_in(text):

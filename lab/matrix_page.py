@@ -45,17 +45,19 @@ def run(count, costly, seed):
     torch.set_num_threads(1)
     start, order, rows = time.process_time(), random.Random(seed), []
     for context, about in CONTEXTS.items():
-        wanted = costly if about.costly else count
-        wanted = min(wanted, 1) if "Inductor" in context else wanted
+        cell_count = costly if about.costly else count
+        cell_count = min(cell_count, 1) if "Inductor" in context else cell_count
         forms = {
-            name: ran(context, name, wanted, order)
+            name: ran(context, name, cell_count, order)
             for name, form in FORMS.items()
-            if wanted and (form.pin or not PORTABLE) and (about.records_nothing or not form.writes)
+            if cell_count
+            and (form.pin or not PORTABLE)
+            and (about.records_nothing or not form.writes)
         }
         row = {"implementation": clampgrad.implementation, "context": context, "forms": forms}
         rows += [row] if forms else []
     cells = [cell for row in rows for cell in row["forms"].values()]
-    found = {
+    summary = {
         "torch": torch.__version__.split("+")[0],
         "commit": records.commit(),
         "seconds": round(time.process_time() - start),
@@ -70,17 +72,17 @@ def run(count, costly, seed):
     before = records.read("matrix")
     others = [r for r in before.pop("rows") if r["implementation"] != clampgrad.implementation]
     records.write(
-        "matrix", others + rows, commit=None, **{**before, clampgrad.implementation: found}
+        "matrix", others + rows, commit=None, **{**before, clampgrad.implementation: summary}
     )
 
 
-def ran(context, form, wanted, order):
-    """How many cells held and how many were refused, `wanted` together;
+def ran(context, form, cell_count, order):
+    """How many cells held and how many were refused, `cell_count` together;
     and why which were left out."""
     held, refused, reasons = 0, 0, Counter()
-    for call in order.sample(calls(), min(len(calls()), 20 * wanted)):
+    for call in order.sample(calls(), min(len(calls()), 20 * cell_count)):
         cell = replace(call, form=form, context=context)
-        if held + refused == wanted:
+        if held + refused == cell_count:
             break
         if not applies(cell):
             continue
@@ -94,7 +96,7 @@ def ran(context, form, wanted, order):
             refused += bool(reason)
         reasons.update([reason] if reason else [])
     more = {"refused": refused, "waived": dict(reasons)}
-    return {"held": held, **{what: found for what, found in more.items() if found}}
+    return {"held": held, **{what: number for what, number in more.items() if number}}
 
 
 # ---- The tables ----------------------------------------------------------------------------------
@@ -103,13 +105,13 @@ def ran(context, form, wanted, order):
 @table()
 def matrix_summary():
     runs, fuzz = records.read("matrix"), records.read("fuzz")
-    found, portable = runs["compiled"], runs["portable"]
+    compiled, portable = runs["compiled"], runs["portable"]
     yield (
-        f"On torch {found['torch']}, {found['held']:,} cells ran in {found['seconds']} s of one "
+        f"On torch {compiled['torch']}, {compiled['held']:,} cells ran in {compiled['seconds']} s of one "
         "core, and all hold: "
-        f"{found['held'] / (found['calls'] * found['forms'] * found['contexts']):.2%} of "
-        f"{found['calls']:,} calls x {found['forms']} forms x {found['contexts']} contexts. "
-        f"{found['refused']} more, of pins, were refused. Each run of the tests draws other cells. "
+        f"{compiled['held'] / (compiled['calls'] * compiled['forms'] * compiled['contexts']):.2%} of "
+        f"{compiled['calls']:,} calls x {compiled['forms']} forms x {compiled['contexts']} contexts. "
+        f"{compiled['refused']} more, of pins, were refused. Each run of the tests draws other cells. "
         "It also draws some under compilers (torch.compile with and without Inductor, compiled "
         "autograd), which take seconds each."
     )
@@ -142,7 +144,7 @@ def matrix():
         name = LEVELS if row["context"] in WORDS else row["context"]
         contexts.setdefault(name, {}).setdefault(row["implementation"], []).append(row["forms"])
 
-    def shown(context, implementation, forms):
+    def make_cell(context, implementation, forms):
         some = [
             of[form]
             for of in contexts[context].get(implementation, [])
@@ -157,7 +159,7 @@ def matrix():
 
     yield "context", *COLUMNS
     for context in contexts:
-        yield context, *(shown(context, *column) for column in COLUMNS.values())
+        yield context, *(make_cell(context, *column) for column in COLUMNS.values())
     yield "Left out or refused:"
     yield "\n".join(f"{n}. {reason}" for n, reason in enumerate(reasons, 1))
 

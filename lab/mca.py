@@ -39,11 +39,11 @@ def listed(library):
         at = {address: i for i, (address, _) in enumerate(lines)}
         code = [instruction.partition(" # ")[0].strip() for _, instruction in lines]
         jumps = [(at.get(c.split()[-1]), i) for i, c in enumerate(code) if c.startswith("j")]
-        found = [code[a:b] for a, b in jumps if a is not None and a < b]
-        found = [f for f in found if "zmm" in str(f) and "div" not in str(f)]
-        if found:
+        loops = [code[a:b] for a, b in jumps if a is not None and a < b]
+        loops = [f for f in loops if "zmm" in str(f) and "div" not in str(f)]
+        if loops:
             operator = re.search(r"foreach_whole_word<(.*?) ?>\(clampgrad::Buffers", name)
-            yield NOISE.sub("", operator[1]), max(found, key=len)
+            yield NOISE.sub("", operator[1]), max(loops, key=len)
 
 
 def passes(name, code):
@@ -58,8 +58,8 @@ def passes(name, code):
 def cycles(code, model):
     text = "\n".join(c for c in code if not c.startswith("j"))
     options = ("-mtriple=x86_64", f"-mcpu={model}", "-iterations=200", "-instruction-info=0")
-    found = re.search(r"Total Cycles:\s+(\d+)", run("llvm-mca", *options, text=text))
-    return int(found[1]) / 200
+    match = re.search(r"Total Cycles:\s+(\d+)", run("llvm-mca", *options, text=text))
+    return int(match[1]) / 200
 
 
 @table(left=1)
@@ -97,8 +97,8 @@ def main():
         header = records.read("loops")  # of the machine of the nanoseconds
         header["commit"] = records.commit()
         header["llvm"] = re.search(r"LLVM version (\S+)", run("llvm-mca", "--version"))[1]
-        shown = [{**row, **rows[row["loop"]]} for row in header.pop("rows")]
-        records.write(given.out, shown, **header)
+        new_rows = [{**row, **rows[row["loop"]]} for row in header.pop("rows")]
+        records.write(given.out, new_rows, **header)
 
 
 if __name__ == "__main__":

@@ -85,13 +85,13 @@ def measured(path):
     """In a process that has one side's library."""
     torch.set_num_threads(1)
     torch.ops.load_library(path)
-    found = {}
+    times = {}
     for name, dtype in DTYPES.items():
         for n in SIZES:
             x = torch.linspace(-1, 2, n).to(dtype).requires_grad_()
             assert x.clamp(0, 1).grad_fn.name().startswith("Proved")
-            found |= {f"{c}; {name}, {n}": microseconds(f, n) for c, f in cases(x).items()}
-    return found
+            times |= {f"{c}; {name}, {n}": microseconds(f, n) for c, f in cases(x).items()}
+    return times
 
 
 def compiled(name, directory):
@@ -99,11 +99,11 @@ def compiled(name, directory):
     minutes."""
     print("compiling both sides", file=sys.stderr)
     release = torch.__version__.split("+")[0]
-    found = {}
+    libraries = {}
     for side, patches in zip(SIDES, ([], named(name).patches)):
         texts = upstream_files.apply_patches(directory / side, patches, release)
-        found[side] = library.build_library(directory / side, texts)
-    return found
+        libraries[side] = library.build_library(directory / side, texts)
+    return libraries
 
 
 def main():
@@ -113,16 +113,16 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--note", default="", help="what a reader of the times must know")
     options = parser.parse_args()
-    found = {side: [] for side in SIDES}
+    times = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as scratch:
         paths = compiled(options.series, Path(scratch))
         for _ in range(options.rounds):
             for side, path in paths.items():
                 command = [sys.executable, "-m", "lab.patched", "--library", str(path)]
-                found[side].append(json.loads(subprocess.check_output(command)))
+                times[side].append(json.loads(subprocess.check_output(command)))
     rows = [
-        {"case": c, **{side: statistics.median(r[c] for r in found[side]) for side in SIDES}}
-        for c in found["stock"][0]
+        {"case": c, **{side: statistics.median(r[c] for r in times[side]) for side in SIDES}}
+        for c in times["stock"][0]
     ]
     header = {"series": options.series, "note": options.note, "processes": options.rounds}
     records.write(options.out, rows, **records.here(), **header)

@@ -34,13 +34,13 @@ def private_names():
 
 def internal_headers():
     """Header -> the files that include it."""
-    found = {}
+    files_by_header = {}
     for path in sorted(ROOT.glob("csrc/**/*")):
         if path.suffix in (".h", ".cpp", ".cu", ".cuh"):
             for header in re.findall(r"#include <((?:ATen|c10|torch)/[^>]+)>", path.read_text()):
                 if INTERNAL.search(header):
-                    found.setdefault(header, []).append(path.relative_to(ROOT / "csrc"))
-    return found
+                    files_by_header.setdefault(header, []).append(path.relative_to(ROOT / "csrc"))
+    return files_by_header
 
 
 @table()

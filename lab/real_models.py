@@ -312,15 +312,15 @@ def peak_on_cpu(model, loss):
 
 def in_rounds(rounds, device, kind, word):
     """Each setting in processes of its own, in turn: the medians of the times."""
-    found = {}
+    rows_by_case = {}
     for _ in range(rounds):
         for setting in KINDS[kind]:
             command = [sys.executable, "-m", "lab.real_models", "--setting", setting]
             command += ["--device", device, "--models", word] + [f"--{kind}"] * bool(kind)
             *_, printed = subprocess.check_output(command).splitlines()  # after what torch prints
             for row in json.loads(printed):
-                found.setdefault((setting, row["model"]), []).append(row)
-    for rows in found.values():
+                rows_by_case.setdefault((setting, row["model"]), []).append(row)
+    for rows in rows_by_case.values():
         yield {**rows[0], "milliseconds": statistics.median(r["milliseconds"] for r in rows)}
 
 

@@ -16,17 +16,17 @@ def source_build():
     """What was built, and which gradients it has."""
     head = ["", "build", "files compiled", "`clamp(x, 0, 1)` at 0", "numbers", "Tensors"]
     yield *head, "points that differ from stock", "failures"
-    found = records.read("source-build")
-    for r in found["rows"]:
+    record = records.read("source-build")
+    for r in record["rows"]:
         row = [called(r["state"]), minutes(r["seconds"]), r["files compiled"]]
         row += [f"{r['clamp(x, 0, 1) at 0']:g}"]
         row += [", ".join(r[kind]) or "of none" for kind in ("numbers", "tensors")]
         differ = f"{r['points that changed']:,} of {r['points']:,}"
         yield *row, f"{differ} ({r['as verify counts them']:,})", r["failures"]
-    flags = ", ".join(f"`{key}={value}`" for key, value in found["flags"].items())
+    flags = ", ".join(f"`{key}={value}`" for key, value in record["flags"].items())
     yield (
-        f"PyTorch {found['release']}, {found['jobs']} jobs on {found['cores']} cores of {found['processor']}, Python "
-        f"{found['python']}; {found['seconds'] / 60:.0f} minutes in all. No optional features, and {flags}. {found['note']}"
+        f"PyTorch {record['release']}, {record['jobs']} jobs on {record['cores']} cores of {record['processor']}, Python "
+        f"{record['python']}; {record['seconds'] / 60:.0f} minutes in all. No optional features, and {flags}. {record['note']}"
     )
 
 
@@ -52,31 +52,31 @@ def verified():
 # ---- What patches cost ---------------------------------------------------------------------------
 
 
-def of_elements(found):
-    text = f"{found['n']:,} elements of {found['dtype']}, one thread, {made_on(found)}. {found['note']}"
+def of_elements(record):
+    text = f"{record['n']:,} elements of {record['dtype']}, one thread, {made_on(record)}. {record['note']}"
     return text.strip()
 
 
 @table(left=1)
 def in_place_hardtanh():
     """What stock's in-place hardtanh keeps and costs beside the other."""
-    found = records.read("in-place-hardtanh")
+    record = records.read("in-place-hardtanh")
     yield "", "bytes per element", "ms, forward and backward"
-    for r in found["rows"]:
+    for r in record["rows"]:
         yield code(r["case"]), f"{r['bytes']:g}", f"{r['ms']:.2f}"
-    yield of_elements(found)
+    yield of_elements(record)
 
 
-def busy(found):
+def busy(record):
     """In a few words what the note of a record says at length."""
-    return found["note"] and "Processor time on a busy machine."
+    return record["note"] and "Processor time on a busy machine."
 
 
 def costs(name, heading, about, yardstick=None):
     """Stock → patched, and the ratio: to stock or, if a case is the yardstick, to
     what that takes when patched."""
-    found, cases = records.read(name), {}
-    for row in found["rows"]:
+    record, cases = records.read(name), {}
+    for row in record["rows"]:
         case, _, column = row["case"].rpartition("; ")
         cases.setdefault(case, {})[column] = row
     first = next(iter(cases.values()))
@@ -90,8 +90,8 @@ def costs(name, heading, about, yardstick=None):
             cells.append(f"{r['stock']:,.0f} → {r['patched']:,.0f} ({ratio:.2f})")
         yield code(case), *cells
     yield (
-        f"{about.format(**found)} One thread, {made_on(found)}; the fastest call in a process, the median of {found['processes']} "
-        f"interleaved rounds of processes. {busy(found)}"
+        f"{about.format(**record)} One thread, {made_on(record)}; the fastest call in a process, the median of {record['processes']} "
+        f"interleaved rounds of processes. {busy(record)}"
     ).strip()
 
 
@@ -116,24 +116,24 @@ def tensor_bounds():
 def tensor_bounds_t5():
     """The clamps in a training step of T5. Between steps there is more
     noise than what the clamps take."""
-    found = records.read("tensor-bounds-t5")
+    record = records.read("tensor-bounds-t5")
     yield "", "stock", "the draft", "ratio"
-    named = {
-        "clamps": (f"the backward of its {found['calls']} clamps", 1e3, "ms"),
+    labels = {
+        "clamps": (f"the backward of its {record['calls']} clamps", 1e3, "ms"),
         "peak": ("peak of the process", 1, "MiB"),
     }
-    for r in (r for r in found["rows"] if r["what"] in named):
-        name, scale, unit = named[r["what"]]
+    for r in (r for r in record["rows"] if r["what"] in labels):
+        name, scale, unit = labels[r["what"]]
         yield (
             f"{name}, {unit}",
             *(f"{scale * r[s]:,.1f}" for s in ("stock", "patched")),
             f"{r['patched'] / r['stock']:.2f}",
         )
-    size = ", ".join(f"{key} {value}" for key, value in found["config"].items())
+    size = ", ".join(f"{key} {value}" for key, value in record["config"].items())
     yield (
-        f"T5 in float16, eager, random weights ({size}; {found['batch']} times {found['length']} tokens). One thread, "
-        f"{made_on(found)}; the best step of a process, the median of {found['processes']} processes of each side, in turn. "
-        f"{busy(found)}"
+        f"T5 in float16, eager, random weights ({size}; {record['batch']} times {record['length']} tokens). One thread, "
+        f"{made_on(record)}; the best step of a process, the median of {record['processes']} processes of each side, in turn. "
+        f"{busy(record)}"
     ).strip()
 
 
@@ -142,9 +142,9 @@ def tensor_bounds_t5():
 
 def differing(dtype, *instructions):
     """How many results of at::vec a patch changes, denormals flushed or not."""
-    found = records.read("vec16-proof")
+    record = records.read("vec16-proof")
     counts = {}
-    for r in found["rows"]:
+    for r in record["rows"]:
         if r["dtype"] == dtype and r["side"].startswith("patched"):
             of = counts.setdefault((r["function"], r["side"].split()[1]), Counter())
             of.update({key: r[key] for key in ("compared", "numbers", "payloads")})
@@ -155,7 +155,7 @@ def differing(dtype, *instructions):
         assert len({c["compared"] for c in of}) == 1, "the comparison is not whole"
         cells = (f"{c[what]:,}" for c in of for what in ("numbers", "payloads"))
         yield code(name), f"{of[0]['compared']:,}", *cells
-    clamps = [r for r in found["rows"] if r["dtype"] == dtype and r["function"] == "clamp"]
+    clamps = [r for r in record["rows"] if r["dtype"] == dtype and r["function"] == "clamp"]
     off, on = (
         {round((r["compared"] / 2**16) ** 0.5) for r in clamps if r["flush"] == flush}
         for flush in (False, True)
@@ -164,16 +164,16 @@ def differing(dtype, *instructions):
     yield (
         f"All pairs of operands; of `clamp`, all numbers between all pairs of {bounds}. Each with `set_flush_denormal` off "
         "and on, beside the AVX2 code as it is, in the loop of `cpu_kernel_vec`. A payload differs where both results are "
-        f"NaN. Headers of torch {found['torch']}."
+        f"NaN. Headers of torch {record['torch']}."
     )
 
 
 def loops_of(dtype, *instructions, sizes=None):
     """Torch's loops with and without a patch to at::vec, of these numbers of elements or all."""
-    found, loops = records.read("vec16-times"), {}
-    for r in found["rows"]:
-        wanted = not sizes or r["n"] in sizes
-        if r["dtype"] == dtype and r["instructions"] in instructions and wanted:
+    record, loops = records.read("vec16-times"), {}
+    for r in record["rows"]:
+        has_size = not sizes or r["n"] in sizes
+        if r["dtype"] == dtype and r["instructions"] in instructions and has_size:
             before, after = (
                 f"{µs:,.0f}" if µs > 99 else f"{µs:.2g}" for µs in (r["stock"], r["patched"])
             )
@@ -185,8 +185,8 @@ def loops_of(dtype, *instructions, sizes=None):
         yield code(name), *cells.values()
     yield (
         "Before → after, and how many times as fast: the loops of `cpu_kernel_vec` and `binary_kernel_reduce_vec`, compiled "
-        f"with the headers of torch {found['torch']}. One thread, {found['machine']['cpu']}; both sides in turn in one "
-        f"process, the median of {found['rounds']} rounds."
+        f"with the headers of torch {record['torch']}. One thread, {record['machine']['cpu']}; both sides in turn in one "
+        f"process, the median of {record['rounds']} rounds."
     )
 
 

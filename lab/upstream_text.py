@@ -22,8 +22,8 @@ FAMILY = re.compile(r"- name: (clamp|maximum|minimum|fmax|fmin)\w*[.(]")
 def excerpt(text: str) -> str:
     """The entries of the family and those before and after each."""
     entries = re.split(r"^(?=- name: )", text, flags=re.MULTILINE)
-    ours = {i for i, entry in enumerate(entries) if FAMILY.match(entry)}
-    return "".join(e for i, e in enumerate(entries) if ours & {i - 1, i, i + 1})
+    indices = {i for i, entry in enumerate(entries) if FAMILY.match(entry)}
+    return "".join(e for i, e in enumerate(entries) if indices & {i - 1, i, i + 1})
 
 
 def blob(text: str) -> str:

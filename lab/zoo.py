@@ -63,15 +63,15 @@ def measured(name):
     for setting, change in settings(images).items():
         torch.manual_seed(0)
         models[setting] = change(timm.create_model(name, num_classes=10))
-    found = {setting: {"saved_bytes": saved_bytes(m, images)} for setting, m in models.items()}
+    rows = {setting: {"saved_bytes": saved_bytes(m, images)} for setting, m in models.items()}
     times = {setting: [] for setting in models}
     for _ in range(STEPS + 1):
         for setting, model in models.items():
             times[setting].append(step(model, images, labels))
-    for setting, row in found.items():
-        told = clampgrad.nn.conversions(models[setting]).values()
+    for setting, row in rows.items():
+        conversions = clampgrad.nn.conversions(models[setting]).values()
         row["milliseconds"] = 1e3 * statistics.median(times[setting][1:])
-        row["converted"] = sum(not text.startswith("left alone") for text in told)
+        row["converted"] = sum(not text.startswith("left alone") for text in conversions)
         yield {"model": name, "setting": setting, **row}
 
 

@@ -146,9 +146,9 @@ def optimised():
 def counts():
     """Pictures in bytes, and how often each of three things is seen."""
     entropy = Multinomial(10, torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)).entropy()
-    shown = torch.tensor([0, 5], dtype=torch.uint8).clamp(min=-1)
+    picture = torch.tensor([0, 5], dtype=torch.uint8).clamp(min=-1)
     alike = Multinomial(10, torch.tensor([0.2, 0.3, 0.5])).entropy()
-    return entropy, shown, alike, torch.tensor([0, 5], dtype=torch.uint8).clamp(1, 4)
+    return entropy, picture, alike, torch.tensor([0, 5], dtype=torch.uint8).clamp(1, 4)
 
 
 def distributions():

@@ -99,8 +99,8 @@ def saved_and_loaded(thing, save=torch.save, load=torch.load, **keywords):
 
 
 def assert_same(actual, expected, message=""):
-    """Equal values, NaN equal to NaN, same dtype and shape. The message is
-    put into words if it fails."""
+    """Equal values, NaN equal to NaN, same dtype and shape, of two Tensors or of two sequences of
+    Tensors. The message is put into words if it fails."""
     if are_same_plain_tensors(actual, expected):
         return
     torch.testing.assert_close(
@@ -122,5 +122,4 @@ def check_rows(compiled, f, args, g):
     """The same gradients as f, of each row of the result by itself."""
     for chosen in torch.eye(len(f(*args)), dtype=torch.bool):
         gs = torch.where(chosen[:, None], g, 0)  # g for one row, 0 for the others
-        for found, expected in zip(eager(compiled, args, gs), eager(f, args, gs)):
-            assert_same(found, expected)
+        assert_same(eager(compiled, args, gs), eager(f, args, gs))

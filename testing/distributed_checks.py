@@ -94,9 +94,9 @@ def torchs_own_under_a_pin(mesh):
         leaf = distribute_tensor(x, mesh, [placement]).requires_grad_()
         with clampgrad.pin(pin):
             y = own(leaf * 1, 0, 1)
-        (found,) = torch.autograd.grad(y, leaf, distribute_tensor(x, mesh, [placement]))
-        ours = partial(clampgrad.clamp, min=0, max=1, gradient=pin)
-        assert_same(found.full_tensor(), eager(ours, [x], x)[0])
+        (gradient,) = torch.autograd.grad(y, leaf, distribute_tensor(x, mesh, [placement]))
+        clamp = partial(clampgrad.clamp, min=0, max=1, gradient=pin)
+        assert_same(gradient.full_tensor(), eager(clamp, [x], x)[0])
 
 
 def partial_sums_are_reduced_first(mesh):
@@ -106,12 +106,12 @@ def partial_sums_are_reduced_first(mesh):
     def summed():
         return DTensor.from_local(x, mesh, [Partial()]).requires_grad_()
 
-    theirs = torch.clamp(summed(), 0, 1)
-    assert_same(theirs.detach().full_tensor(), (x * mesh.size()).clamp(0, 1))
+    stock = torch.clamp(summed(), 0, 1)
+    assert_same(stock.detach().full_tensor(), (x * mesh.size()).clamp(0, 1))
     for convention in CONVENTIONS:
         y = clampgrad.clamp(summed(), 0, 1, gradient=convention)
-        assert y.placements == theirs.placements
-        assert_same(y.detach().full_tensor(), theirs.detach().full_tensor())
+        assert y.placements == stock.placements
+        assert_same(y.detach().full_tensor(), stock.detach().full_tensor())
 
 
 # ---- A training step -----------------------------------------------------------------------------

@@ -43,10 +43,9 @@ def package_path():
     """The PYTHONPATH by which a process finds the package where this one did: nothing, if
     any process does. Otherwise all that is installed beside the package would come first."""
     home = str(Path(clampgrad.__file__).parents[1])
-    found = run_checked(
-        sys.executable, "-Ec", "import sys; print(*sys.path, sep=chr(10))", cwd=os.sep
-    )
-    return [] if home in found.splitlines() else [home]
+    program = "import sys; print(*sys.path, sep=chr(10))"
+    paths = run_checked(sys.executable, "-Ec", program, cwd=os.sep).splitlines()
+    return [] if home in paths else [home]
 
 
 def python(*command, cwd=None, **variables):

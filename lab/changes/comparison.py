@@ -67,9 +67,9 @@ def compare_parts(a, b):
         return "absent", "before" if a is None else "after"
     if len(a) != len(b) or not all(isinstance(x, list | None) for x in a + b):
         return "structure", f"{a} | {b}"[:200]
-    found = [(*compare_tensors(x, y), i) for i, (x, y) in enumerate(zip(a, b)) if x != y]
+    differences = [(*compare_tensors(x, y), i) for i, (x, y) in enumerate(zip(a, b)) if x != y]
     kinds = ["rounding", "zero's sign"]
-    kind, where, i = max(found, key=lambda difference: difference[0] not in kinds)
+    kind, where, i = max(differences, key=lambda difference: difference[0] not in kinds)
     return kind, f"output {i}: {where}" if where else ""
 
 

@@ -19,7 +19,7 @@ def evaluate(function, leaves, differentiated, second=False, tangents=True):
         parts["value"] = [encode(y) for y in outputs]
     except Exception as error:
         return {"value": describe(error)}
-    xs = [x for x, wanted in zip(xs, differentiated) if wanted]
+    xs = [x for x, is_differentiated in zip(xs, differentiated) if is_differentiated]
     ys = [y for y in outputs if isinstance(y, torch.Tensor) and y.requires_grad]
     parts["recorded"] = [isinstance(y, torch.Tensor) and y.requires_grad for y in outputs]
     if xs and ys:
@@ -55,8 +55,8 @@ def find_tangents(function, leaves, differentiated):
     try:
         with forward_ad.dual_level():
             duals = [
-                forward_ad.make_dual(x, make_cotangent(x, 2 + i)) if wanted else x
-                for i, (x, wanted) in enumerate(zip(copy_leaves(leaves), differentiated))
+                forward_ad.make_dual(x, make_cotangent(x, 2 + i)) if is_differentiated else x
+                for i, (x, is_differentiated) in enumerate(zip(copy_leaves(leaves), differentiated))
             ]
             return [
                 encode(forward_ad.unpack_dual(y).tangent) if isinstance(y, torch.Tensor) else None

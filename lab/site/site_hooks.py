@@ -67,7 +67,7 @@ LONG_CODE = re.compile(r"(?<=<code>)[^<]{15,}(?=</code>)")
 
 def on_page_content(html, page, config, files):
     html = CELL.sub(lambda cell: LONG_CODE.sub(breakable, cell[0]), html)
-    return shown(html, page, files)
+    return enlarge_pictures(html, page, files)
 
 
 def breakable(code):
@@ -75,7 +75,7 @@ def breakable(code):
     return re.sub(r"(?<=\w[/._(])(?=\w)", "<wbr>", code[0])
 
 
-def shown(html, page, files):
+def enlarge_pictures(html, page, files):
     """Pictures that a reader can open, to enlarge them; dark ones for the night."""
     folder = posixpath.dirname(page.file.src_uri)
 

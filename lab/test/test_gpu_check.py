@@ -40,15 +40,16 @@ def check(tmp_path):
 
 
 def test_a_step_that_does_not_end_is_cut_off(check):
-    code, found = check("kernels", "pins", seconds=9)
-    assert code and [*found] == ["install", "info", "kernels", "pins"]
-    assert "passed" in found["info"] and found["info"].endswith("cuda kernels    yes")
-    assert "cut off" in found["kernels"] and found["pins"] == "left out, no time was left"
+    code, summary = check("kernels", "pins", seconds=9)
+    assert code and [*summary] == ["install", "info", "kernels", "pins"]
+    assert "passed" in summary["info"] and summary["info"].endswith("cuda kernels    yes")
+    assert "cut off" in summary["kernels"] and summary["pins"] == "left out, no time was left"
 
 
 def test_the_others_run_after_one_that_failed(check):
-    code, found = check("pins", "matrix", "ends", seconds=100)
-    assert code and "failed (1)" in found["pins"] and found["pins"].endswith("3 failed, 5 passed")
-    assert "passed" in found["matrix"] and "ran: -m pytest" in found["matrix"]
-    assert "passed" in found["ends"] and "kernels" not in found
+    code, summary = check("pins", "matrix", "ends", seconds=100)
+    assert code and "failed (1)" in summary["pins"]
+    assert summary["pins"].endswith("3 failed, 5 passed")
+    assert "passed" in summary["matrix"] and "ran: -m pytest" in summary["matrix"]
+    assert "passed" in summary["ends"] and "kernels" not in summary
     assert check("models", seconds=100)[0] == 0

@@ -22,11 +22,11 @@ HERE = [
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", HERE)
 def test_a_case(name):
-    found = judging.verdicts(name, ["example", "ReLU6"] if name in DEAR else judging.WAYS)
-    missing = found.get("stock", "").startswith("ModuleNotFoundError")
+    verdicts = judging.verdicts(name, ["example", "ReLU6"] if name in DEAR else judging.WAYS)
+    missing = verdicts.get("stock", "").startswith("ModuleNotFoundError")
     if missing:
-        pytest.skip(found["stock"])
-    assert not judging.wrong(name, found), found
+        pytest.skip(verdicts["stock"])
+    assert not judging.wrong(name, verdicts), verdicts
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -34,19 +34,19 @@ def test_what_is_wrong_is_found(monkeypatch):
     def otherwise(model, x):
         return clampgrad.nn.set_gradient(model, judging.NAMED)
 
-    def found(way, change):
+    def judge(way, change):
         monkeypatch.setitem(judging.WAYS, way, change)
         return judging.verdicts("deepcopied", [way])
 
-    assert judging.wrong("deepcopied", found("convert", otherwise))
-    assert judging.wrong("deepcopied", found("ReLU6", judging.stock))
-    assert judging.wrong("deepcopied", found("example", None))  # an error
-    assert not judging.wrong("deepcopied", found("ReLU6", otherwise))
+    assert judging.wrong("deepcopied", judge("convert", otherwise))
+    assert judging.wrong("deepcopied", judge("ReLU6", judging.stock))
+    assert judging.wrong("deepcopied", judge("example", None))  # an error
+    assert not judging.wrong("deepcopied", judge("ReLU6", otherwise))
 
 
 def test_nothing_in_the_record_is_wrong():
     rows = records.read("convert-libraries")["rows"]
     assert {row["name"] for row in rows} <= set(cases.CASES)
     for row in rows:
-        found = {way: row[way] for way in judging.WAYS}
-        assert not judging.wrong(row["name"], found), row
+        verdicts = {way: row[way] for way in judging.WAYS}
+        assert not judging.wrong(row["name"], verdicts), row

@@ -23,8 +23,8 @@ def test_a_pin_is_equal_refused_or_in_the_limits():
     """In every context of torch's own calls, for both implementations."""
     for row in RUN["rows"]:
         if row["context"] not in ("deepcopy and pickle", CHANGED):
-            found = [cell for form, cell in row["forms"].items() if "process" in form]
-            assert sum(cell["held"] + cell.get("refused", 0) for cell in found), row["context"]
+            cells = [cell for form, cell in row["forms"].items() if "process" in form]
+            assert sum(cell["held"] + cell.get("refused", 0) for cell in cells), row["context"]
 
 
 def test_what_a_pin_refuses_is_in_the_limits():

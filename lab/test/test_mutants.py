@@ -93,10 +93,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def rows(*found):
+def rows(*results):
     """Those of the mutants, as a run writes them."""
-    of = ((str(m), by, tool.stamp(tool.deciding_test_files(m, by))) for m, by in found)
-    return "".join(f"\n{json.dumps(row)}\n" for row in of)
+    values = ((str(m), by, tool.stamp(tool.deciding_test_files(m, by))) for m, by in results)
+    return "".join(f"\n{json.dumps(row)}\n" for row in values)
 
 
 def test_an_interrupted_run_goes_on_until_a_file_changes(tmp_path, monkeypatch):

@@ -88,8 +88,8 @@ def test_the_rows_elsewhere_agree_with_the_contract():
             return next(r for r in table if r["position"] == position)[kind][convention]
 
         for position, key in {"x = lo < hi": "clip", "x = lo = hi": "collapsed"}.items():
-            found = row[key]["jnp.clip"] if convention == "half" else row[key]
-            assert found == shares("clamp", position, "numbers")
+            actual = row[key]["jnp.clip"] if convention == "half" else row[key]
+            assert actual == shares("clamp", position, "numbers")
         assert row["pair"] == (tie := shares("maximum", "x = y", "tensors"))
         both = {"maximum": tie[0], "clamp_min": shares("clamp_min", "x = lo", "numbers")}
         assert row["constant"] in (tie[0], both)

@@ -154,8 +154,8 @@ def test_strict_and_then_joint(beside):
     shell(BY_NAME.replace("v2.14.0/fmax", JOINT))
     assert states(tree) == {JOINT: "applied", STRICT: "applied"}
     both = content(tree)
-    said = shell(BY_NAME.replace("v2.14.0/fmax", STRICT), fails=True)
-    assert "pytorch has v2.13.0/strict already (in v2.13.0/joint)" in said
+    refusal = shell(BY_NAME.replace("v2.14.0/fmax", STRICT), fails=True)
+    assert "pytorch has v2.13.0/strict already (in v2.13.0/joint)" in refusal
     shell("git -C pytorch reset --keep ORIG_HEAD")  # the last git am alone, as the page says
     assert states(tree) == {JOINT: upgrade, STRICT: "applied"}
     shell(JOINTLY.splitlines()[1])
@@ -169,9 +169,9 @@ def test_a_series_beside_one_that_changes_the_same_lines(beside):
     """Is refused by its name, and not in git's words."""
     tree, shell = beside("2.14.0")
     shell(BY_NAME)
-    said = "v2.14.0/restore-inclusive does not apply beside v2.14.0/fmax, which"
-    assert states(tree)["v2.14.0/restore-inclusive"].startswith(said)
-    assert said in shell(BY_NAME.replace("v2.14.0/fmax", "v2.14.0/restore-inclusive"), fails=True)
+    error = "v2.14.0/restore-inclusive does not apply beside v2.14.0/fmax, which"
+    assert states(tree)["v2.14.0/restore-inclusive"].startswith(error)
+    assert error in shell(BY_NAME.replace("v2.14.0/fmax", "v2.14.0/restore-inclusive"), fails=True)
 
 
 def test_a_series_that_git_refuses_is_not_applied(beside):
@@ -205,8 +205,8 @@ def test_whether_it_can_be_applied_and_built(beside, monkeypatch, tmp_path):
     many = {f"file_{i:02}.txt": "" for i in range(30)}
     commit(tree, many)
     write(tree, dict.fromkeys(many, "changed\n"))
-    said = shell(CHECK, fails=True)
-    assert "file_09.txt and 20 more" in said and "file_10" not in said
+    refusal = shell(CHECK, fails=True)
+    assert "file_09.txt and 20 more" in refusal and "file_10" not in refusal
     commit(tree, {})
     git(tree, "config", "user.useConfigOnly", "true")  # whatever the system's name is
     git(tree, "config", "--unset", "user.email")
@@ -215,12 +215,12 @@ def test_whether_it_can_be_applied_and_built(beside, monkeypatch, tmp_path):
     git(tree, "config", "user.email", "upstream")
     commit(tree, {".gitmodules": '[submodule "x"]\n\tpath = third_party/x\n\turl = x\n'})
     monkeypatch.setenv("CXX", "no-such-compiler")
-    said = shell(CHECK, fails=True)
-    assert "without files: third_party/x" in said and "not on PATH: no-such-compiler" in said
+    refusal = shell(CHECK, fails=True)
+    assert "without files: third_party/x" in refusal and "not on PATH: no-such-compiler" in refusal
     monkeypatch.setenv("PATH", bare)
     commit(tree, {YAML: "another text\n"})
-    said = shell(CHECK, fails=True)
-    assert f"{JOINT} does not apply" in said and "third_party" not in said
+    refusal = shell(CHECK, fails=True)
+    assert f"{JOINT} does not apply" in refusal and "third_party" not in refusal
 
 
 def test_an_archive_within_another_repository(beside, tmp_path):
@@ -335,8 +335,8 @@ def test_blob_ids_are_those_of_git(tmp_path):
             ids = [run("git", "hash-object", YAML, cwd=tree).stdout.strip()]
             git(tree, "apply", f"--include={YAML}", str(patch))
             ids.append(run("git", "hash-object", YAML, cwd=tree).stdout.strip())
-            if (found := index.search(patch.read_text())) and found[1] == ids[0]:
-                assert found[2] == ids[1], patch
+            if (match := index.search(patch.read_text())) and match[1] == ids[0]:
+                assert match[2] == ids[1], patch
 
 
 def test_every_patch_has_the_fields_of_debian():

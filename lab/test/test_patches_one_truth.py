@@ -60,21 +60,21 @@ def evaluate(expression, names):
 
 def formulas(text, name):
     """One entry of a derivatives.yaml as it is written, by argument."""
-    found = re.search(rf"^- name: {re.escape(name)}\(.*\n((?:  .*\n)+)", text, re.MULTILINE)
-    return dict(re.findall(r"^  (\w+): (.*)$", found[1], re.MULTILINE))
+    entry = re.search(rf"^- name: {re.escape(name)}\(.*\n((?:  .*\n)+)", text, re.MULTILINE)
+    return dict(re.findall(r"^  (\w+): (.*)$", entry[1], re.MULTILINE))
 
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
     """derivatives.yaml by release: that of 2.13 with the series, the later ones as they are."""
     paths = PATCHES.glob("upstream/derivatives-*.yaml")
-    found = {path.stem.partition("-")[2]: path.read_text() for path in paths}
+    text_by_release = {path.stem.partition("-")[2]: path.read_text() for path in paths}
     file = tmp_path_factory.mktemp("joint") / YAML
     file.parent.mkdir(parents=True)
-    file.write_text(found["2.13"])
+    file.write_text(text_by_release["2.13"])
     for patch in SERIES.patches:
         git(file.parents[2], "apply", f"--include={YAML}", str(patch))
-    return found | {"2.13": file.read_text()}
+    return text_by_release | {"2.13": file.read_text()}
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
@@ -93,11 +93,11 @@ def test_the_formulas_are_one(texts, operator, kind, dtype):
             args[1] = args[1][0].item()
         variables = [a.clone().requires_grad_() for a in args if isinstance(a, torch.Tensor)]
         y = getattr(clampgrad, operator)(*variables, *args[len(variables) :], gradient="joint")
-        ours = torch.autograd.grad(y, variables, g)
+        gradients = torch.autograd.grad(y, variables, g)
         given = dict(zip(names, args), grad=g)
         for side in sides:
-            for name, wanted in zip(names, ours):
-                exact(evaluate(side[name], given), wanted)
+            for name, expected in zip(names, gradients):
+                exact(evaluate(side[name], given), expected)
         for tangents in (
             ((g, g.flip(0)), [torch.full_like(g, 4e4)] * 2) if kind == "tensors" else ()
         ):
@@ -125,8 +125,8 @@ def outcomes(tree, name):
 @pytest.mark.parametrize("name", [name for patch in SERIES.patches for name in files_added(patch)])
 def test_the_tests_of_the_series_tell_the_releases_apart(name, tmp_path):
     """Upstream, from 2.14 on, passes them as it is; before, it needs the series."""
-    found = dict(outcomes(tmp_path, name))
-    assert len(found) >= 5
-    for test, error in found.items():
+    errors = dict(outcomes(tmp_path, name))
+    assert len(errors) >= 5
+    for test, error in errors.items():
         if not (OF_NO_CONVENTION and "test_clamp_tensor_subgradient_cpu" in test):
             assert ("AssertionError" in error) == SERIES.fits(RELEASE) == bool(error), (test, error)

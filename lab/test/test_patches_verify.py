@@ -33,10 +33,10 @@ def series_of(directory, texts, *before):
 
 def changed(text, entry, old, new):
     """A derivatives.yaml with another formula in one entry."""
-    found = re.search(rf"- name: {re.escape(entry)}\(.*\n(?:  .*\n)+", text).group()
-    mutated, count = re.subn(old, new, found)
+    formula = re.search(rf"- name: {re.escape(entry)}\(.*\n(?:  .*\n)+", text).group()
+    mutated, count = re.subn(old, new, formula)
     assert count == 1, entry
-    return text.replace(found, mutated)
+    return text.replace(formula, mutated)
 
 
 # Formulas of `joint` with one mistake each: the entry, what takes the place of what in it, and what
@@ -106,14 +106,14 @@ def of_mistakes(tmp_path_factory):
     if "v2.13.0/joint" in {s.name for s in MINE}:
         wrong = before[FUNCTIONS].replace(IN_CPLUSPLUS, IN_CPLUSPLUS.replace("<=", "<"))
         texts[FUNCTIONS] = before[FUNCTIONS], wrong
-    found = verify(series_of(folder, texts, *JOINT))
-    return sorted({f"{operator}, {kind}: {error}" for operator, kind, _, error in found["wrong"]})
+    outcome = verify(series_of(folder, texts, *JOINT))
+    return sorted({f"{operator}, {kind}: {error}" for operator, kind, _, error in outcome["wrong"]})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("said", [mistake[-1] for mistake in MISTAKES.values()], ids=MISTAKES)
-def test_a_mistake_is_noticed(of_mistakes, said):
-    assert any(re.match(said, line) for line in of_mistakes), "\n".join(of_mistakes)
+@pytest.mark.parametrize("message", [mistake[-1] for mistake in MISTAKES.values()], ids=MISTAKES)
+def test_a_mistake_is_noticed(of_mistakes, message):
+    assert any(re.match(message, line) for line in of_mistakes), "\n".join(of_mistakes)
 
 
 @pytest.mark.slow
@@ -136,8 +136,8 @@ def test_a_series_for_this_release_holds(name, capsys):
 @pytest.mark.skipif(OF_NO_CONVENTION, reason="fmax and fmin of this release have none")
 def test_torch_itself_has_the_convention_of_its_release():
     """So what `verify` leaves out is due to PyTorch, and not to a series."""
-    found = run_matrix()
-    assert found["wrong"] == [] and len(found["held"]) == 10
+    outcome = run_matrix()
+    assert outcome["wrong"] == [] and len(outcome["held"]) == 10
 
 
 REFUSED = {
@@ -153,10 +153,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("said, texts", REFUSED.items(), ids=REFUSED)
-def test_what_is_refused(tmp_path, said, texts):
+@pytest.mark.parametrize("message, texts", REFUSED.items(), ids=REFUSED)
+def test_what_is_refused(tmp_path, message, texts):
     name, *sides = texts
-    with pytest.raises(Refusal, match=said):
+    with pytest.raises(Refusal, match=message):
         verify(series_of(tmp_path, {name: sides}))
 
 
@@ -185,8 +185,8 @@ def test_a_report_says_what_was_not_looked_at(tmp_path, capsys):
     wrong = [
         ["fmax", "tensors", f"Cell({v})", f"Wrong: tangent: {v} instead of 2"] for v in ("0", "[1]")
     ]
-    found = {"changed": ["fmax"], "files": ["test/test_ops.py"], "contexts": 3, "wrong": wrong}
-    report(series, found | {"held": {"fmax, tensors": 5}, "left out": {"a reason": 7}})
+    outcome = {"changed": ["fmax"], "files": ["test/test_ops.py"], "contexts": 3, "wrong": wrong}
+    report(series, outcome | {"held": {"fmax, tensors": 5}, "left out": {"a reason": 7}})
     looked_at, _, not_looked_at = capsys.readouterr().out.partition("not looked at:\n")
     assert "  fmax, tensors: 5 cells hold\n" in looked_at
     for line in ("test/test_ops.py", "7 cells: a reason", *NEVER):

@@ -40,22 +40,22 @@ def check(installed, tmp_path, monkeypatch):
         script.write_text(text)
         chosen = {name: others.get(name, programs.SETTINGS[name]) for name in settings}
         ran = {k: programs.run(script, s, sys.executable, tmp_path) for k, s in chosen.items()}
-        found = {
+        findings = {
             k: programs.judge(s, program, ran[k], ran.get(s.beside)) for k, s in chosen.items()
         }
-        return found, [failure for record in found.values() for failure in record["failures"]]
+        return findings, [failure for record in findings.values() for failure in record["failures"]]
 
     return check
 
 
 def test_what_holds(check):
     settings = ["stock", "inclusive", "joint", "portable inclusive", "portable joint"]
-    found, failures = check(settings=settings)
+    findings, failures = check(settings=settings)
     assert not failures
-    assert found["inclusive"]["differs first at"] is None
-    assert found["joint"]["differs first at"] == "gradients 0"
-    assert found["inclusive"]["reached"] == found["joint"]["reached"] == {"clamp": 2}
-    assert (found["joint"]["from"], found["joint"]["to"]) == ("2.23607", "2")
+    assert findings["inclusive"]["differs first at"] is None
+    assert findings["joint"]["differs first at"] == "gradients 0"
+    assert findings["inclusive"]["reached"] == findings["joint"]["reached"] == {"clamp": 2}
+    assert (findings["joint"]["from"], findings["joint"]["to"]) == ("2.23607", "2")
 
 
 def test_a_pin_that_does_nothing(check):
@@ -90,14 +90,14 @@ def test_a_program_that_does_not_run(check, text, says):
 def test_the_record():
     """records/programs.jsonl is of these programs, as programs.yaml has
     them, and nothing in it failed."""
-    rows, named = records.read("programs")["rows"], programs.PROGRAMS
-    assert [r["program"] for r in rows] == list(named) == sorted(p.stem for p in scripts())
-    for found in rows:
-        name, runs = found["program"], found["runs"]
+    rows, known = records.read("programs")["rows"], programs.PROGRAMS
+    assert [r["program"] for r in rows] == list(known) == sorted(p.stem for p in scripts())
+    for row in rows:
+        name, runs = row["program"], row["runs"]
         assert {"stock", "inclusive", "joint"} <= set(runs), name
         assert not any(run["failures"] for run in runs.values()), name
-        assert ("joint" in named[name]) == bool(found["clamp"]), name
-        assert runs["joint"].get("differs first at") == named[name].get("joint"), name
+        assert ("joint" in known[name]) == bool(row["clamp"]), name
+        assert runs["joint"].get("differs first at") == known[name].get("joint"), name
 
 
 def scripts():

@@ -98,9 +98,9 @@ def test_the_last_run_of_a_session_is_recorded(clone, tmp_path):
 def test_the_table_says_what_failed(clone, tmp_path):
     at = clone("setup.py")
     record(tmp_path, at, tests="success", portable="failed", cpp="failed")
-    shown = sessions.support()
-    assert f"| 2.13.0 | passed at `{at}` | **failed** at `{at}` | not run |" in shown
-    assert f"**failed** `{at}`: `cpp` 2.13.0." in shown
+    table = sessions.support()
+    assert f"| 2.13.0 | passed at `{at}` | **failed** at `{at}` | not run |" in table
+    assert f"**failed** `{at}`: `cpp` 2.13.0." in table
 
 
 def test_a_release_lacks_what_has_not_passed(clone, tmp_path, monkeypatch):

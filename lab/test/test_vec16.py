@@ -98,11 +98,11 @@ class Other:
 
 def test_bounds_are_distinct_and_have_the_specials():
     for dtype in DTYPES.values():
-        found = bounds(dtype, 600)
-        assert len({*found}) == len(found) == 600
-        values = torch.tensor(found).to(torch.uint16).view(dtype)
+        bits = bounds(dtype, 600)
+        assert len({*bits}) == len(bits) == 600
+        values = torch.tensor(bits).to(torch.uint16).view(dtype)
         assert values.isnan().any() and values.isinf().sum() == 2
-        assert {0, 0x8000, 1} <= {*found}
+        assert {0, 0x8000, 1} <= {*bits}
 
 
 PARTS = {  # of upstream's templates, and where a machine's part is named
@@ -121,8 +121,8 @@ def test_a_text_has_the_parts_of_upstreams_template(text):
     """And nothing that is for whoever sends it: that is in docs/upstream/propose.md."""
     issue = "bug" if text.parent.name == MAXIMUM else "feature"
     parts = PARTS[issue if text.name == "ISSUE.md" else "request"]
-    found = re.findall("^##+ .*", text.read_text(), re.M)
-    assert [part for part in found if part in parts] == parts
+    headings = re.findall("^##+ .*", text.read_text(), re.M)
+    assert [part for part in headings if part in parts] == parts
     assert not re.search(r"expect to be asked|whoever sends|your own words", text.read_text(), re.I)
 
 

@@ -29,13 +29,13 @@ def bounds(dtype, n):
     near = [infinity + i for i in (-1, 0, 1, 2)]
     special = [0, 1, 2, 3, 0x7F, 0x80, 0x81, 0x3FF, 0x400, 0x401, *near, 0x7FFF]
     special += torch.tensor([1, 1.5, 2, 6], dtype=dtype).view(torch.int16).tolist()
-    found = dict.fromkeys(s | b for b in special for s in (0, 0x8000))
+    unique = dict.fromkeys(s | b for b in special for s in (0, 0x8000))
     spread = (i * 24593 % 2**16 for i in range(2**16))  # odd: each once
     for bits in spread:
-        if len(found) >= n:
-            return [*found]
-        found.setdefault(bits)
-    return [*found]
+        if len(unique) >= n:
+            return [*unique]
+        unique.setdefault(bits)
+    return [*unique]
 
 
 def compared(before, after, name, dtype, others):
@@ -44,15 +44,15 @@ def compared(before, after, name, dtype, others):
     x = PATTERNS.view(dtype)
     rows = numbers = payloads = 0
     first = None
-    found = [torch.empty(2**16, dtype=dtype) for _ in range(2)]
+    outs = [torch.empty(2**16, dtype=dtype) for _ in range(2)]
     arguments = [x, *(torch.empty_like(x) for _ in range(2 if name == "clamp" else 1))]
     for row in others:
         for argument, bits in zip(arguments[1:], row):
             argument.view(torch.uint16).fill_(bits)
-        for side, out in zip((before, after), found):
+        for side, out in zip((before, after), outs):
             getattr(side, name)(out, arguments, 1)
         rows += 1
-        old, new = (out.view(torch.int16) for out in found)
+        old, new = (out.view(torch.int16) for out in outs)
         if not torch.equal(old, new):
             at = (old != new).nonzero().flatten()
             nan = [out[at] & 0x7FFF > INFINITY[dtype] for out in (old, new)]
@@ -75,8 +75,8 @@ def proved(sides, others, clamps):
             names = {"stock AVX2": (), "stock AVX512": ("maximum",)}.get(title, FUNCTIONS)
             for name in names:
                 rows = itertools.product(some, some) if name == "clamp" else ((b,) for b in others)
-                found = compared(sides["stock AVX2"], sides[title], name, DTYPES[dtype], rows)
-                yield {"side": title, "dtype": dtype, "function": name, "flush": flush, **found}
+                counts = compared(sides["stock AVX2"], sides[title], name, DTYPES[dtype], rows)
+                yield {"side": title, "dtype": dtype, "function": name, "flush": flush, **counts}
     torch.set_flush_denormal(False)
 
 
@@ -106,13 +106,13 @@ def microseconds(sides, name, n, dtype, rounds):
     out = torch.empty(1 if name == "amax" else n, dtype=dtype)
     arguments = out, inputs.get(name, [x]), max(1, 2**18 // n)
     calls = [getattr(side, name) for side in sides]
-    found = [[] for _ in sides]
+    times_by_side = [[] for _ in sides]
     for _ in range(rounds):
-        for call, times in zip(calls, found):
+        for call, times in zip(calls, times_by_side):
             start = time.perf_counter()
             call(*arguments)
             times.append(1e6 * (time.perf_counter() - start) / arguments[-1])
-    return [statistics.median(times) for times in found]
+    return [statistics.median(times) for times in times_by_side]
 
 
 def measure(folder):

@@ -61,9 +61,9 @@ def verify(series):
             raise Refusal(f"{series.name} changes no formula of clamp and its family.")
         print("compiling the formulas, then a minute or two of cells", file=sys.stderr)
         library = build_library(folders[1], after)
-        found = run_matrix(library, series.convention, *sorted(series.scope))
+        outcome = run_matrix(library, series.convention, *sorted(series.scope))
     files = [name for name in files_of(*series.patches) if name not in (YAML, FUNCTIONS)]
-    return found | {"changed": changed, "files": files}
+    return outcome | {"changed": changed, "files": files}
 
 
 def group(wrong):
@@ -72,29 +72,29 @@ def group(wrong):
     return operator, kind, re.sub(r": ([-\[(\d]|nan|inf).*", "", error)
 
 
-def report(series, found):
+def report(series, outcome):
     """Prints what was looked at, what was not, and a line for each kind of mistake."""
     print(f"{series.name} applies to the formulas of torch {RELEASE}; compiled with these changed:")
-    print(*(f"  {name}" for name in found["changed"]), sep="\n")
-    print(f"looked at, of the matrix, in {found['contexts']} contexts:")
-    print(*(f"  {of}: {n:,} cells hold" for of, n in sorted(found["held"].items())), sep="\n")
+    print(*(f"  {name}" for name in outcome["changed"]), sep="\n")
+    print(f"looked at, of the matrix, in {outcome['contexts']} contexts:")
+    print(*(f"  {of}: {n:,} cells hold" for of, n in sorted(outcome["held"].items())), sep="\n")
     print("not looked at:")
-    print(*(f"  {name}" for name in (*found["files"], *NEVER)), sep="\n")
-    print(*(f"  {n:,} cells: {reason}" for reason, n in found["left out"].items()), sep="\n")
-    for (operator, kind, error), same in groupby(sorted(found["wrong"], key=group), group):
+    print(*(f"  {name}" for name in (*outcome["files"], *NEVER)), sep="\n")
+    print(*(f"  {n:,} cells: {reason}" for reason, n in outcome["left out"].items()), sep="\n")
+    for (operator, kind, error), same in groupby(sorted(outcome["wrong"], key=group), group):
         (_, _, cell, _), *others = same
         print(f"WRONG: {operator}, {kind}: {error} ({len(others) + 1} cells)\n  {cell}")
 
 
-def record(series, found):
+def record(series, outcome):
     """Puts it into the table of docs/upstream/verify.md."""
     rows = {(r["torch"], r["series"]): r for r in records.read("verified")["rows"]}
     rows[RELEASE, series.name] = {
         "torch": RELEASE,
         "series": series.name,
         "convention": series.convention,
-        "cells": sum(found["held"].values()),
-        "left out": sum(found["left out"].values()),
+        "cells": sum(outcome["held"].values()),
+        "left out": sum(outcome["left out"].values()),
         "date": f"{date.today()}",
         "commit": records.commit(),
     }
@@ -108,14 +108,14 @@ def main(words=None):
     options = parser.parse_args(words)
     try:
         series = named(options.series) if options.series else default(RELEASE)
-        found = verify(series)
+        outcome = verify(series)
     except Refusal as refusal:
         print(f"refused: {refusal}")
         return 2
-    report(series, found)
-    if options.record and not found["wrong"]:
-        record(series, found)
-    return bool(found["wrong"])
+    report(series, outcome)
+    if options.record and not outcome["wrong"]:
+        record(series, outcome)
+    return bool(outcome["wrong"])
 
 
 if __name__ == "__main__":

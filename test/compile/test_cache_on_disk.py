@@ -58,8 +58,8 @@ def a_corrected_gradient(package):
 
 def check(one, other, slope):
     """The second time, each finds only what it wrote itself."""
-    found = [run() for run in (one, other) * 2]
-    assert found == [[s, hits] for hits in "01" for s in ("0.5", slope)]
+    results = [run() for run in (one, other) * 2]
+    assert results == [[s, hits] for hits in "01" for s in ("0.5", slope)]
 
 
 CHANGES = [(another_version, "0.5"), (a_corrected_gradient, "0.25")]

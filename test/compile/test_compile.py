@@ -65,14 +65,14 @@ def test_every_way_in_which_tensors_compare(operators, backend):
     args = [a.contiguous() for a in torch.cartesian_prod(*[values] * count).unbind(1)]
 
     def f(*args):
-        found = []
+        results = []
         for call in (getattr(clampgrad, name) for name in operators):
-            found += [call(*args, gradient=c) for c in EXACT]
-            found += [
+            results += [call(*args, gradient=c) for c in EXACT]
+            results += [
                 call(*(a if i == j else a.detach() for j, a in enumerate(args)))
                 for i in range(count)
             ]
-        return torch.stack(found)
+        return torch.stack(results)
 
     compiled = torch.compile(f, backend=backend, fullgraph=True)
     check_rows(compiled, f, args, random_with_ties(len(args[0]), seed=1))
@@ -89,8 +89,8 @@ def test_a_transform_inside(backend):
     def slopes(x):
         return [slope(x, convention) for convention in CONVENTIONS]
 
-    for convention, found in zip(CONVENTIONS, slopes(x)):
-        assert_same(found, gradient_of_x(convention, x, torch.ones_like(x), 0, 1))
+    for convention, actual in zip(CONVENTIONS, slopes(x)):
+        assert_same(actual, gradient_of_x(convention, x, torch.ones_like(x), 0, 1))
 
 
 def test_a_graph_input_changed_in_place(backend):
@@ -104,8 +104,8 @@ def test_a_graph_input_changed_in_place(backend):
     x, g = random_with_ties(64), random_with_ties(64, seed=1)
     xs = [x.clone().requires_grad_() for _ in conventions]
     changed = [x.clone() for x in xs]
-    found = torch.autograd.grad(f(*changed), xs, [g] * len(xs))
-    for convention, written, gradient in zip(conventions, changed, found):
+    gradients = torch.autograd.grad(f(*changed), xs, [g] * len(xs))
+    for convention, written, gradient in zip(conventions, changed, gradients):
         assert_same(written.detach(), x.clamp(0, 1))
         assert_same(gradient, gradient_of_x(convention, x, 2 * g, 0, 1))
 
@@ -145,11 +145,11 @@ def test_a_number_is_rounded(dtype, backend):
     x = torch.tensor([*bounds, 0.5, torch.nan], dtype=dtype)
 
     def f(x):
-        found = [torch.clamp(x, max=bounds[0]), torch.clamp(x, bounds[1])]
+        results = [torch.clamp(x, max=bounds[0]), torch.clamp(x, bounds[1])]
         for bound, c in product(bounds, EXACT):
-            found += [clampgrad.clamp(x, max=bound, gradient=c)]
-            found += [clampgrad.clamp(x, bound, gradient=c)]
-        return torch.stack(found)
+            results += [clampgrad.clamp(x, max=bound, gradient=c)]
+            results += [clampgrad.clamp(x, bound, gradient=c)]
+        return torch.stack(results)
 
     with clampgrad.pin("half"):
         check_rows(torch.compile(f, backend=backend, fullgraph=True), f, [x], torch.ones_like(x))
@@ -162,9 +162,9 @@ def test_a_numpy_scalar_is_a_number(scalar, backend):
     x, g = torch.tensor([-1.0, 0, 1, 2, torch.nan, 0, 1]), torch.linspace(-3, 3, 7)
 
     def f(x, lo, hi):
-        found = [clampgrad.clamp(x, lo, hi, gradient=c) for c in CONVENTIONS]
-        found += [clampgrad.clamp(x, lo, 2), clampgrad.clamp_max_(x.clone(), hi)]
-        return torch.stack(found)
+        results = [clampgrad.clamp(x, lo, hi, gradient=c) for c in CONVENTIONS]
+        results += [clampgrad.clamp(x, lo, 2), clampgrad.clamp_max_(x.clone(), hi)]
+        return torch.stack(results)
 
     compiled = torch.compile(f, backend=backend, fullgraph=True, dynamic=True)
     for lo, hi in ((0, 1), (1, 1), (1, 0)):
@@ -198,5 +198,4 @@ def test_a_numpy_scalar_that_promotes_or_is_beside_a_tensor(backend):
     def f(cases):
         return [clampgrad.clamp(*args) for args in cases]
 
-    for found, expected in zip(torch.compile(f, backend=backend)(cases), f(cases)):
-        assert_same(found, expected)
+    assert_same(torch.compile(f, backend=backend)(cases), f(cases))

@@ -82,8 +82,8 @@ def test_bounds_that_are_numbers(form, convention):
     """It keeps as much as relu, or one mask more."""
     relu = kept(F.relu)
     assert relu == 4
-    found = kept(lambda x: NUMBERS[form](x, gradient=convention))
-    assert found == relu + (convention not in SAID_BY_RESULT)
+    clamp = partial(NUMBERS[form], gradient=convention)
+    assert kept(clamp) == relu + (convention not in SAID_BY_RESULT)
 
 
 @pytest.mark.parametrize("form", LEAST_NORM)
@@ -158,17 +158,16 @@ def test_an_input_that_is_written(write, dtype):
                 WRITES[write](x, lo, hi, gradient=convention)
         return x * 1
 
-    def gradients(f, *wanted):
-        leaves = [t.clone().requires_grad_(w) for t, w in zip(given, wanted)]
+    def gradients(f, *differentiated):
+        leaves = [t.clone().requires_grad_(w) for t, w in zip(given, differentiated)]
         f(*[t * 1 for t in leaves]).sum().backward()
-        return [t.grad for t, w in zip(leaves, wanted) if w]
+        return [t.grad for t, w in zip(leaves, differentiated) if w]
 
-    for wanted in [(True, False, False)] + [(True, True, True)] * tensors:
+    for differentiated in [(True, False, False)] + [(True, True, True)] * tensors:
         torch._dynamo.reset()
         with OPERATORS:
-            found = gradients(torch.compile(f, fullgraph=True), *wanted)
-        for a, b in zip(found, gradients(f, *wanted), strict=True):
-            assert_same(a, b)
+            actual = gradients(torch.compile(f, fullgraph=True), *differentiated)
+        assert_same(actual, gradients(f, *differentiated))
 
 
 @pytest.mark.skipif(not (2, 13) <= RELEASE < (2, 15), reason="only there it is needed")
@@ -196,15 +195,15 @@ class Square(torch.nn.Module):
 @pytest.mark.parametrize("activation", [torch.nn.ReLU, torch.nn.ReLU6], ids=str)
 def test_modules_in_a_model(activation):
     """What docs/performance.md says of whole models."""
-    ours, norm = getattr(clampgrad.nn, activation.__name__), torch.nn.LayerNorm(N)
+    twin, norm = getattr(clampgrad.nn, activation.__name__), torch.nn.LayerNorm(N)
     views = torch.nn.Flatten(0), Square()
-    for module in (activation(), ours()):
+    for module in (activation(), twin()):
         # Computed again after a normalisation.
         model = torch.nn.Sequential(norm, module)
         assert kept(model) == pytest.approx(kept(norm), abs=0.1)
         # A mask, also for relu, because what the product keeps is a view.
         assert kept(torch.nn.Sequential(module, *views)) == 5
-    assert kept(ours(inplace=True)) == 5
+    assert kept(twin(inplace=True)) == 5
     assert kept(activation(inplace=True)) == (4 if activation is torch.nn.ReLU else 5)
 
 

@@ -74,8 +74,7 @@ def test_fine_tuning_an_exported_module(convention, tmp_path):
     assert namespaces(program) == {"clampgrad", "aten"}
     torch.export.save(program, tmp_path / "module.pt2")
     for exported in (program, torch.export.load(tmp_path / "module.pt2")):
-        for found, wanted in zip(slopes(exported.module(), x), slopes(module, x)):
-            assert_same(found, wanted)
+        assert_same(slopes(exported.module(), x), slopes(module, x))
 
 
 @pytest.mark.parametrize("convention", EXACT)
@@ -84,9 +83,8 @@ def test_forward_and_backward_in_one_graph(convention):
     module, x = Loss(convention), example()
     joint = _export_forward_backward(torch.export.export(module, (x,)))
     assert namespaces(joint) == {"aten"}
-    _, *found = joint.graph_module(module.lo.detach(), module.hi.detach(), x)
-    for actual, wanted in zip(found, torch.autograd.grad(module(x), [module.lo, module.hi])):
-        assert_same(actual, wanted)
+    _, *gradients = joint.graph_module(module.lo.detach(), module.hi.detach(), x)
+    assert_same(gradients, torch.autograd.grad(module(x), [module.lo, module.hi]))
 
 
 class OfData(torch.nn.Module):
@@ -100,8 +98,7 @@ class OfData(torch.nn.Module):
 def test_a_bound_made_of_data(strict):
     program = torch.export.export(OfData(), (torch.ones(3, requires_grad=True),), strict=strict)
     for x in (torch.tensor([1.0, 2, -1]), torch.tensor([3.0, 4, -2])):
-        (found,), (expected,) = (eager(f, [x], torch.ones(3)) for f in (program.module(), OfData()))
-        assert_same(found, expected)
+        assert_same(*(eager(f, [x], torch.ones(3)) for f in (program.module(), OfData())))
 
 
 # ---- TorchScript --------------------------------------------------------------------------------
@@ -130,9 +127,7 @@ def test_torchscript(how, tmp_path):
             expected = eager(within_one, given, torch.ones_like(given[0]))
             for _ in range(3):  # the executor looks twice before it specialises
                 assert_same(function(*given), within_one(*given))
-                found = eager(function, given, torch.ones_like(given[0]))
-                for actual, wanted in zip(found, expected):
-                    assert_same(actual, wanted)
+                assert_same(eager(function, given, torch.ones_like(given[0])), expected)
 
 
 def slopes_of(f, count=2):

@@ -47,13 +47,13 @@ LENGTHS = [0, 1, 63, 64, 65, 127, 511, 512, 1025, 4096, 300_007]
 
 def agree(f, args, g, offset=0):
     """Compares with the CPU. The memory of x and the others begins `offset` elements later."""
-    found = []
+    results = []
     for device in ("cpu", "cuda"):
         moved = [torch.cat([a.new_zeros(offset), a]).to(device)[offset:] for a in args]
         leaves = [a.requires_grad_() for a in moved]
         y = f(*leaves)
-        found.append([y.detach(), *torch.autograd.grad(y, leaves, g.to(device))])
-    for one, other in zip(*found):
+        results.append([y.detach(), *torch.autograd.grad(y, leaves, g.to(device))])
+    for one, other in zip(*results):
         assert_same(other.cpu(), one, f"{len(g)} {offset}")
 
 
@@ -115,7 +115,7 @@ def test_inputs_are_read_where_they_lie(of_x, of_bound, format, dtype):
         ("clamp", (x, bound, other)),
         ("clamp", (bound, x, full)),
     ):
-        found = []
+        results = []
         for device in ("cpu", "cuda"):
             # Expanded, so that nothing is summed: CPU and GPU add in another order.
             leaves = [a.to(device).expand(of_x).requires_grad_() for a in args]
@@ -125,8 +125,8 @@ def test_inputs_are_read_where_they_lie(of_x, of_bound, format, dtype):
                 for incoming in (g, part)
             ]
             assert "Recorded" in type(y.grad_fn).__name__
-            found.append([y.detach(), *gradients[0], *gradients[1]])
-        for on_cpu, on_cuda in zip(*found):
+            results.append([y.detach(), *gradients[0], *gradients[1]])
+        for on_cpu, on_cuda in zip(*results):
             assert_same(on_cuda.cpu(), on_cpu, name)
 
 
@@ -134,14 +134,14 @@ def test_inputs_are_read_where_they_lie(of_x, of_bound, format, dtype):
 def test_gradients_of_sums_and_means(gradient):
     for reduced in ((), (2, 3), (0,), (0, 2, 3)):
         for memory_format in (torch.contiguous_format, torch.channels_last):
-            found = []
+            gradients = []
             for device in ("cpu", "cuda"):
                 x = random(4, 40, 8, 8).to(device).contiguous(memory_format=memory_format)
                 x.requires_grad_()
                 y = clampgrad.clamp(x, 0, 1, gradient=gradient)
                 total = y.sum(reduced) if reduced else y.sum()
-                found += torch.autograd.grad(total, x, torch.full_like(total, -0.25))
-            assert_same(found[1].cpu(), found[0], f"{reduced} {memory_format}")
+                gradients += torch.autograd.grad(total, x, torch.full_like(total, -0.25))
+            assert_same(gradients[1].cpu(), gradients[0], f"{reduced} {memory_format}")
 
 
 @pytest.mark.parametrize("of_bound", [(), (64, 1, 1), (32,)], ids=str)
@@ -375,7 +375,7 @@ def test_compute_sanitizer():
     command = [sanitizer, "--error-exitcode", "9", "--kernel-name", "kernel_substring=clampgrad"]
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     ended = run(*command, sys.executable, "-c", SMALL, env=environment)
-    said = ended.stdout[-3000:] + ended.stderr[-3000:]
-    if "Device not supported" in ended.stdout + ended.stderr:
+    output = ended.stdout + ended.stderr
+    if "Device not supported" in output:
         pytest.skip("compute-sanitizer does not support this device here")
-    assert ended.returncode == 0 and "done" in ended.stdout, said
+    assert ended.returncode == 0 and "done" in ended.stdout, output[-6000:]

@@ -137,8 +137,8 @@ def check_tensors(kernels, name, args, g, which, call, offset=0):
     result.check(y.detach().view(torch.uint8), where)
     saved.check(bits, where)
     every = range(len(args))
-    for wanted in [every, *([i] for i in every)]:
-        out = [Guarded(g, offset) if i in wanted else None for i in every]
+    for indices in [every, *([i] for i in every)]:
+        out = [Guarded(g, offset) if i in indices else None for i in every]
         kernels.backward(g, bits, [o and o.tensor for o in out], extremum, *call)
         for guarded, leaf in zip(out, leaves):
             if guarded:

@@ -147,17 +147,17 @@ def test_a_cpu_scalar_in_place_and_beside_a_number(name):
         z = x * 1
         in_place = result_or_error(getattr(torch, name + "_"), x * 1, other)
         mixed = result_or_error(lambda *b: torch.clamp_max(torch.clamp_min(x, b[0]), b[1]), *bounds)
-        found = (
+        results = (
             result_or_error(getattr(clampgrad, name + "_"), z, other),
             result_or_error(clampgrad.clamp, x, *bounds),
         )
-        for y, expected in zip(found, (in_place, mixed)):
+        for y, expected in zip(results, (in_place, mixed)):
             if isinstance(expected, tuple):
                 assert y[0] is expected[0]
                 continue
             assert (y.shape, y.dtype, y.device) == (expected.shape, expected.dtype, expected.device)
             assert torch.autograd.grad(y.sum(), x)[0].device == x.device
-        assert isinstance(in_place, tuple) or found[0] is z
+        assert isinstance(in_place, tuple) or results[0] is z
 
 
 @pytest.mark.skipif(OTHER == "meta", reason="needs values on a GPU")

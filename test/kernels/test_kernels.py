@@ -106,15 +106,15 @@ def test_what_is_broadcast(name, count, convention, dtype):
         x, *others = few(shape).to(dtype), *(few(bound).to(dtype) for _ in range(count - 1))
         mask = seeded(torch.rand, shape, generator=generator) < 16 / x.numel()
         for g in (6 * mask.to(dtype), torch.tensor(0.75, dtype=dtype).expand(shape)):
-            wanted = [x, *others] if g.is_contiguous() else [x]
+            inputs = [x, *others] if g.is_contiguous() else [x]
 
             def f(*args):
                 return function(*args, *others[len(args) - 1 :], gradient=convention)
 
-            agree(f, wanted, g)
+            agree(f, inputs, g)
             if x.dim() == 4:
                 last = x.contiguous(memory_format=torch.channels_last)
-                agree(f, [last, *wanted[1:]], g)
+                agree(f, [last, *inputs[1:]], g)
 
 
 def copied(f):

@@ -35,13 +35,13 @@ EVERY_CONVENTION = ("clamp", "clamp.Tensor", "clamp.Tensor_Scalar", "clamp.Scala
 def samples():
     """Bounds for every public overload: name -> list of them."""
     lo, hi = torch.full((1,), -1.0), torch.full((1,), 1.0)
-    found = {"clamp_mingrad_backward": [(-1, 1)]}
+    bounds_by_name = {"clamp_mingrad_backward": [(-1, 1)]}
 
     def add(name, bounds, kind=""):
         """The function, in place and out=, as schemas name them."""
         dot = f".{kind}" * bool(kind)
         for ending in (dot, f"_{dot}", f".{kind}_out" if kind else ".out"):
-            found[name + ending] = [bounds]
+            bounds_by_name[name + ending] = [bounds]
 
     for operator, bounds in BOUNDS.items():
         for name in (operator, operator + "_mingrad"):
@@ -49,12 +49,15 @@ def samples():
             add(name, [torch.full((1,), 1.0 * b) for b in bounds], "Tensor")
     for kind, bounds in (("Tensor_Scalar", (lo, 1)), ("Scalar_Tensor", (-1, hi))):
         add("clamp", bounds, kind)
-        found[f"clamp_with_grad.{kind}"] = [bounds]
-    found |= {"clamp_with_grad": [(-1, 1)], "clamp_with_grad.Tensor": [(lo, hi)]}
-    found |= {"clamp": [(-1, 1), (-1, None), (None, 1)], "clamp.Tensor": [(lo, hi), (None, hi)]}
+        bounds_by_name[f"clamp_with_grad.{kind}"] = [bounds]
+    bounds_by_name |= {"clamp_with_grad": [(-1, 1)], "clamp_with_grad.Tensor": [(lo, hi)]}
+    bounds_by_name |= {
+        "clamp": [(-1, 1), (-1, None), (None, 1)],
+        "clamp.Tensor": [(lo, hi), (None, hi)],
+    }
     for name in (*EXTREMA, "maximum_mingrad", "minimum_mingrad"):
-        found |= {name: [[torch.ones(3, 1)]], name + ".out": [[torch.ones(3, 1)]]}
-    return {f"clampgrad::{name}": bounds for name, bounds in found.items()}
+        bounds_by_name |= {name: [[torch.ones(3, 1)]], name + ".out": [[torch.ones(3, 1)]]}
+    return {f"clampgrad::{name}": bounds for name, bounds in bounds_by_name.items()}
 
 
 SAMPLES = samples()

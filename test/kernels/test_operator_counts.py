@@ -46,44 +46,44 @@ DETACHES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
 
 
 @contextmanager
-def counted():
+def collect_operators():
     """The operators that run."""
     seen = []
     with Dispatched(lambda f: seen.append(f) if f != torch.ops.aten.detach.default else None):
         yield seen
 
 
-def reverse(function, inputs, wanted):
+def reverse(function, inputs, differentiated):
     """Forward and backward on a device without kernels of ours."""
     there = {id(t): t.detach().to("meta").requires_grad_(t.requires_grad) for t in inputs}
-    wanted = [there[id(t)] for t in wanted]
-    with counted() as seen:
+    differentiated = [there[id(t)] for t in differentiated]
+    with collect_operators() as seen:
         y = function(*there.values())
         g = torch.ones(y.shape, device=y.device)
-        torch.autograd.grad(y, wanted, g, materialize_grads=True)
+        torch.autograd.grad(y, differentiated, g, materialize_grads=True)
     return len(seen)
 
 
-def recorded(function, inputs, wanted):
+def recorded(function, inputs, differentiated):
     """The backward alone, differentiable again, from the bits that the fused forward recorded."""
     y = function(*inputs)
     g = torch.ones(inputs[0].shape, requires_grad=True)
-    with counted() as seen:
-        torch.autograd.grad(y, wanted, g, create_graph=True, materialize_grads=True)
+    with collect_operators() as seen:
+        torch.autograd.grad(y, differentiated, g, create_graph=True, materialize_grads=True)
     return len(seen)
 
 
-def forward_mode(function, inputs, wanted):
+def forward_mode(function, inputs, differentiated):
     with fwad.dual_level():
         duals = [
             fwad.make_dual(t.detach(), torch.ones_like(t)) if t.requires_grad else t for t in inputs
         ]
-        with counted() as seen:
+        with collect_operators() as seen:
             fwad.unpack_dual(function(*duals))
     return len(seen)
 
 
-def traced(function, inputs, wanted):
+def traced(function, inputs, differentiated):
     """The graph as a compiler sees it: nothing dead, nothing twice."""
 
     def both_ways(*inputs):
@@ -121,9 +121,9 @@ def count(function, n, of, keywords, values=(0.0, 1.0, 2.0)):
     totals = {}
     for way, number in WAYS.items():
         inputs = [torch.tensor(values) for _ in range(n)]
-        wanted = [t.requires_grad_() for t, name in zip(inputs, "xyz") if name in of]
+        differentiated = [t.requires_grad_() for t, name in zip(inputs, "xyz") if name in of]
         try:
-            totals[way] = number(partial(function, **keywords), inputs, wanted)
+            totals[way] = number(partial(function, **keywords), inputs, differentiated)
         except NotImplementedError:  # with_grad and restoring have no tangent
             assert way == "forward_mode"
     return totals
@@ -131,10 +131,10 @@ def count(function, n, of, keywords, values=(0.0, 1.0, 2.0)):
 
 def recorded_counts():
     """{convention: {call: {way: count}}}"""
-    found = defaultdict(dict)
+    counts = defaultdict(dict)
     for row in records.read(RECORD)["rows"]:
-        found[row.pop("convention")][row.pop("call")] = row
-    return found
+        counts[row.pop("convention")][row.pop("call")] = row
+    return counts
 
 
 def most_of(known):

@@ -52,12 +52,12 @@ def bits(t):
     return t.contiguous().view(BITS[t.element_size()])
 
 
-def assert_alike(ours, atens):
+def assert_alike(actual, expected):
     """Equal to the bit, but for the payload of NaNs."""
-    assert ours.dtype == atens.dtype and ours.stride() == atens.stride()
-    numbers = ~atens.isnan()
-    assert torch.equal(ours.isnan(), atens.isnan())
-    assert torch.equal(bits(ours)[numbers], bits(atens)[numbers])
+    assert actual.dtype == expected.dtype and actual.stride() == expected.stride()
+    numbers = ~expected.isnan()
+    assert torch.equal(actual.isnan(), expected.isnan())
+    assert torch.equal(bits(actual)[numbers], bits(expected)[numbers])
 
 
 @contextmanager
@@ -79,8 +79,7 @@ def test_numbers(dtype, flush):
                 assert_alike(clampgrad.clamp(x, lo, hi), torch.clamp(x, lo, hi))
         for bound in special(dtype):
             for name in ("clamp_min", "clamp_max"):
-                ours, atens = (getattr(of, name)(x, bound) for of in (clampgrad, torch))
-                assert_alike(ours, atens)
+                assert_alike(getattr(clampgrad, name)(x, bound), getattr(torch, name)(x, bound))
         assert_alike(clampgrad.relu(x), F.relu(x))
         assert_alike(clampgrad.relu6(x), F.relu6(x))
         assert_alike(clampgrad.hardtanh(x, -0.5, 2), F.hardtanh(x, -0.5, 2))
@@ -97,10 +96,10 @@ def test_tensors(dtype, flush):
     with flushing(flush):
         for bound in bounds:
             for name, b in product(OF_TWO_TENSORS, (bound, bound.expand(x.shape).contiguous())):
-                ours, atens = getattr(clampgrad, name), getattr(torch, name)
-                assert_alike(ours(x, b), atens(x, b))
+                function, torch_function = getattr(clampgrad, name), getattr(torch, name)
+                assert_alike(function(x, b), torch_function(x, b))
                 if "clamp" not in name:
-                    assert_alike(ours(b, x), atens(b, x))
+                    assert_alike(function(b, x), torch_function(b, x))
         for lo, hi in product(bounds[::2], bounds[::3]):
             for a, b in ((lo, hi), (lo.expand(x.shape).contiguous(), hi.expand(x.shape).clone())):
                 assert_alike(clampgrad.clamp(x, a, b), torch.clamp(x, a, b))

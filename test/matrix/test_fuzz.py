@@ -206,8 +206,8 @@ def test_random_cells_hold_for_as_long_as_asked():
             break
     print(f"fuzz: {ran} cells in {SECONDS:.0f} s, nothing found")
     release = torch.__version__.split("+")[0]
-    found = {"implementation": clampgrad.implementation, "torch": release}
-    found |= {"seconds": round(SECONDS), "seed": SEED, "cells": ran}
+    new_row = {"implementation": clampgrad.implementation, "torch": release}
+    new_row |= {"seconds": round(SECONDS), "seed": SEED, "cells": ran}
     others = records.read(OUT)["rows"] if OUT.exists() else []
     others = [row for row in others if row["implementation"] != clampgrad.implementation]
-    records.write(OUT, [*others, found], commit=None, what="cells that hold, drawn at random")
+    records.write(OUT, [*others, new_row], commit=None, what="cells that hold, drawn at random")

@@ -25,16 +25,11 @@ PAIRS = [
 
 
 def some(context, form, count):
-    """That many cells, or as many as are found; different ones for every pair and release."""
+    """That many cells, or as many as there are; different ones for every pair and release."""
     order = random.Random(f"{context}, {form}, {torch.__version__}")
-    found = 0
-    for call in order.sample(calls(), min(25 * count, len(calls()))):
-        cell = replace(call, form=form, context=context)
-        if applies(cell) and not waived(cell):
-            yield cell
-            found += 1
-        if found == count:
-            break
+    sample = order.sample(calls(), min(25 * count, len(calls())))
+    cells = (replace(call, form=form, context=context) for call in sample)
+    return islice((cell for cell in cells if applies(cell) and not waived(cell)), count)
 
 
 def of_any_form(context):

@@ -70,22 +70,22 @@ def pinned(function, convention):
 def doors(operator, in_place, convention):
     """(ours, torch's own) for each way to call."""
     name, more = operator + "_" * in_place, {"gradient": convention}
-    theirs, ops = getattr(torch, name), torch.ops.clampgrad
-    yield "function", partial(getattr(clampgrad, name), **more), theirs
-    yield "torch.ops", partial(getattr(ops, name), **more), theirs
-    yield "pinned", pinned(getattr(torch.Tensor, name), convention), theirs
+    torch_function, ops = getattr(torch, name), torch.ops.clampgrad
+    yield "function", partial(getattr(clampgrad, name), **more), torch_function
+    yield "torch.ops", partial(getattr(ops, name), **more), torch_function
+    yield "pinned", pinned(getattr(torch.Tensor, name), convention), torch_function
     if convention == "min_norm":
-        yield "mingrad", getattr(ops, f"{operator}_mingrad" + "_" * in_place), theirs
+        yield "mingrad", getattr(ops, f"{operator}_mingrad" + "_" * in_place), torch_function
 
 
 def called(call, x, *bounds):
     """The outcome of a call, which must leave x unchanged if it is an error."""
     before = str(x.detach())  # not every kind of tensor compares
-    found = result_or_error(call, x, *bounds)
-    if isinstance(found, tuple) and not x.is_inference():
+    result = result_or_error(call, x, *bounds)
+    if isinstance(result, tuple) and not x.is_inference():
         # torch writes these first, and raises when it counts the version.
-        assert str(x.detach()) == before, f"x changed before the error: {found}"
-    return found
+        assert str(x.detach()) == before, f"x changed before the error: {result}"
+    return result
 
 
 KINDS = {RuntimeError, NotImplementedError}
@@ -102,12 +102,12 @@ def of_kernels(name, names):
 @pytest.mark.parametrize("bad", of_kernels("sparse", BAD))
 def test_refused_in_kind(bad, make, in_place):
     for operator, convention in product(CLAMPS, ("min_norm", "half", "with_grad")):
-        for door, ours, theirs in doors(operator, in_place, convention):
-            found = []
-            for call in (theirs, ours):
+        for door, function, torch_function in doors(operator, in_place, convention):
+            results = []
+            for call in (torch_function, function):
                 x, bound = BAD[bad](make)
-                found.append(called(call, x, *[bound] * len(BOUNDS[operator])))
-            expected, got = found
+                results.append(called(call, x, *[bound] * len(BOUNDS[operator])))
+            expected, got = results
             where = f"{door}, {operator}, {convention}: {got} instead of {expected}"
             assert type(got) is type(expected), where
             if not isinstance(expected, tuple):
@@ -139,11 +139,11 @@ def test_integers_in_place_beside_a_number():
     """As clamp_ between two Tensors: a result of floats is not cast to x."""
     for bounds in ((torch.full((3,), 0.5), 1), (0, torch.full((3,), 1.5)), (0.5, torch.ones(3))):
         x = torch.arange(3)
-        with pytest.raises(RuntimeError) as theirs:
+        with pytest.raises(RuntimeError) as torch_error:
             x.clamp_(*map(torch.as_tensor, bounds))
-        with pytest.raises(RuntimeError) as ours:
+        with pytest.raises(RuntimeError) as error:
             clampgrad.clamp_(x, *bounds)
-        assert str(ours.value) == str(theirs.value) and x.tolist() == [0, 1, 2]
+        assert str(error.value) == str(torch_error.value) and x.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("operator", ["clamp", "clamp_"])
@@ -215,8 +215,8 @@ def test_hooks_that_lose_bits_are_refused():
             y = call(x)
         if name == "with gaps" and clampgrad.implementation == "portable":
             # It reads elements, not memory, and the elements are the same.
-            (wanted,) = torch.autograd.grad(call(x).sum(), x)
-            assert torch.equal(torch.autograd.grad(y.sum(), x)[0], wanted)
+            (expected,) = torch.autograd.grad(call(x).sum(), x)
+            assert torch.equal(torch.autograd.grad(y.sum(), x)[0], expected)
             continue
         with pytest.raises(RuntimeError, match="saved-tensor hook|saved"):
             torch.autograd.grad(y.sum(), x)

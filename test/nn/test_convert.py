@@ -69,9 +69,9 @@ def test_a_conversion_changes_neither_class_nor_object():
     assert_same(model(x), expected)
     assert seen == [1, 1]  # hooks are kept
     assert saved_bytes(model, x) < bytes_before
-    told = clampgrad.nn.conversions(model)
-    assert told.pop("body.2").startswith("left alone: it keeps its result")
-    assert told == {
+    conversions = clampgrad.nn.conversions(model)
+    assert conversions.pop("body.2").startswith("left alone: it keeps its result")
+    assert conversions == {
         "body.1": "ReLU6(gradient='min_norm')",
         "derived": "Mine(gradient='min_norm')",
         "head.0": "Hardtanh(min_val=-2.0, max_val=2.0, gradient='min_norm')",
@@ -89,16 +89,16 @@ def test_a_converted_module_computes_what_torchs_does(module):
     model = Alone(copy.deepcopy(module))
     clampgrad.nn.convert(model, example_inputs=torch.ones(200, requires_grad=True))
     assert "left" not in clampgrad.nn.conversions(model)["module"]
-    ours = model.module
+    twin = model.module
     for dtype in (torch.float32, torch.bfloat16):
         x, g = (
             random_with_ties(50, dtype=dtype, nan=False) * 6,
             random_with_ties(50, dtype=dtype, seed=1),
         )
-        assert_same(ours(x.clone()), module(x.clone()))
-        assert_same(*(eager(lambda x, m=m: m(x.clone()), [x], g)[0] for m in (ours, module)))
+        assert_same(twin(x.clone()), module(x.clone()))
+        assert_same(*(eager(lambda x, m=m: m(x.clone()), [x], g)[0] for m in (twin, module)))
         given = x.clone()
-        assert (ours(given) is given) == module.inplace
+        assert (twin(given) is given) == module.inplace
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -128,13 +128,13 @@ def test_the_method_of_torchs_class_serves_others():
         forward = nn.ReLU.forward
 
     assert Borrows()(torch.tensor(-1.0)) == 0
-    ours = nn.ReLU.forward
+    converted_forward = nn.ReLU.forward
     calls = []
 
-    @functools.wraps(ours)
+    @functools.wraps(converted_forward)
     def wrapper(self, input):
         calls.append(input)
-        return ours(self, input)
+        return converted_forward(self, input)
 
     nn.ReLU.forward = wrapper
     try:
@@ -142,7 +142,7 @@ def test_the_method_of_torchs_class_serves_others():
         clampgrad.nn.convert(model, example_inputs=torch.ones(200, requires_grad=True))
         assert "which keeps" in clampgrad.nn.conversions(model)["module"] and len(calls) == 1
     finally:
-        nn.ReLU.forward = ours
+        nn.ReLU.forward = converted_forward
 
 
 def test_modules_that_are_not_converted_are_torchs():
@@ -189,11 +189,11 @@ def test_a_graph_has_torchs_own_functions(capture):
 def test_a_filter_sees_every_name_of_a_shared_module():
     shared = nn.ReLU6()
     for change in CHANGES.values():
-        for wanted in "ab":
+        for accepted in "ab":
             model, seen = nn.ModuleDict({"a": shared, "b": shared}), []
-            change(model, filter_fn=lambda module, name: seen.append(name) or name == wanted)
+            change(model, filter_fn=lambda module, name: seen.append(name) or name == accepted)
             # The first name that is accepted is the last that is asked for.
-            assert seen == ["a", "b"][: "ab".index(wanted) + 1]
+            assert seen == ["a", "b"][: "ab".index(accepted) + 1]
             assert [*clampgrad.nn.conversions(model)] == ["a"]
             clampgrad.nn.undo(model)
 
@@ -330,9 +330,9 @@ def test_a_forward_of_the_instance_that_calls_something_else(change, set_forward
     set_forward(model[0])
     with pytest.warns(UserWarning, match="left alone 0, because a forward of its own was set"):
         CHANGES[change](model)
-    told = clampgrad.nn.conversions(model)
-    assert told["0"] == "left alone: a forward of its own was set on the instance"
-    assert type(model[0]) is nn.ReLU6 and "left" not in told["1"]
+    conversions = clampgrad.nn.conversions(model)
+    assert conversions["0"] == "left alone: a forward of its own was set on the instance"
+    assert type(model[0]) is nn.ReLU6 and "left" not in conversions["1"]
 
 
 # ---- Compiled code -------------------------------------------------------------------------------
@@ -449,11 +449,11 @@ def test_ensembles():
     def loss(p, b):
         return torch.func.functional_call(base, (p, b), (x,)).sum()
 
-    found = torch.func.vmap(torch.func.grad(loss))(parameters, buffers)
+    gradients = torch.func.vmap(torch.func.grad(loss))(parameters, buffers)
     for i, model in enumerate(models):
         expected = torch.autograd.grad(model(x).sum(), [*model.parameters()])
         for (name, _), gradient in zip(model.named_parameters(), expected):
-            torch.testing.assert_close(found[name][i], gradient)
+            torch.testing.assert_close(gradients[name][i], gradient)
 
 
 LOADED = """

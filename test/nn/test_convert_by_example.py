@@ -36,11 +36,11 @@ def converted(model, *example, **keywords):
     inputs = keywords or example
     model(*example, **keywords)  # what it keeps itself, it has from here on
     before = saved_bytes(model, *example, **keywords)
-    told = clampgrad.nn.conversions(clampgrad.nn.convert(model, example_inputs=inputs))
+    conversions = clampgrad.nn.conversions(clampgrad.nn.convert(model, example_inputs=inputs))
     fewer = before - saved_bytes(model, *example, **keywords)
-    words = [text.split("which keeps ") for text in told.values()]
+    words = [text.split("which keeps ") for text in conversions.values()]
     assert fewer == sum(int(w[1].split()[0].replace(",", "")) for w in words if len(w) > 1)
-    return [name for name, text in told.items() if not text.startswith("left alone")]
+    return [name for name, text in conversions.items() if not text.startswith("left alone")]
 
 
 class Result:
@@ -171,10 +171,10 @@ def test_buffers_and_random_states_are_restored():
 
 def test_a_forward_that_fails_leaves_the_model_as_it_was():
     model = clampgrad.nn.convert(two_branches(), example_inputs=torch.randn(10, 100))
-    before, told = copy.deepcopy(model.state_dict()), clampgrad.nn.conversions(model)
+    before, conversions = copy.deepcopy(model.state_dict()), clampgrad.nn.conversions(model)
     with pytest.raises(RuntimeError):
         clampgrad.nn.convert(model, example_inputs=torch.ones(10, 7))
-    assert clampgrad.nn.conversions(model) == told and "bytes fewer" in told["relu"]
+    assert clampgrad.nn.conversions(model) == conversions and "bytes fewer" in conversions["relu"]
     for name, value in before.items():
         assert_same(model.state_dict()[name], value)
 

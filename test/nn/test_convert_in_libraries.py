@@ -51,12 +51,12 @@ def prepared_fx(model):
 
 @pytest.mark.parametrize("prepare", [prepared, prepared_fx])
 def test_quantization_says_what_it_will_not_know(prepare):
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         prepare(clampgrad.nn.convert(chain()))
-        assert not [w for w in said if "gradient" in str(w.message)]
+        assert not [w for w in caught if "gradient" in str(w.message)]
         prepare(clampgrad.nn.set_gradient(chain(), "inclusive"))
-    texts = [str(w.message) for w in said if "gradient='inclusive'" in str(w.message)]
+    texts = [str(w.message) for w in caught if "gradient='inclusive'" in str(w.message)]
     assert len(texts) == 3
     assert all("Prepare the model first" in text for text in texts)
 
@@ -71,9 +71,9 @@ def test_quantized_with_a_named_convention():
             clampgrad.nn.set_gradient(model, gradient)
         trained(model)
         models.append(ao.convert(model.eval()))
-    stock, ours = models
-    assert torch.equal(stock(X), ours(X))
-    assert [type(m) for m in ours if isinstance(m, clampgrad.nn.modules.GradientModule)] == [
+    stock, inclusive = models
+    assert torch.equal(stock(X), inclusive(X))
+    assert [type(m) for m in inclusive if isinstance(m, clampgrad.nn.modules.GradientModule)] == [
         *(clampgrad.nn.ReLU6, clampgrad.nn.ReLU, clampgrad.nn.Hardtanh)
     ]
 

@@ -16,14 +16,14 @@ TWINS = [
     (nn.ReLU6, clampgrad.nn.ReLU6, (), {"min": 0, "max": 6}),
     (nn.Hardtanh, clampgrad.nn.Hardtanh, (-1, 0.5), {"min": -1, "max": 0.5}),
 ]
-twins = pytest.mark.parametrize("theirs, ours, arguments, bounds", TWINS)
+twins = pytest.mark.parametrize("torch_class, twin_class, arguments, bounds", TWINS)
 
 
 @twins
 @pytest.mark.parametrize("inplace", [False, True])
-def test_a_twin_is_the_same_module(theirs, ours, arguments, bounds, inplace):
-    a, b = theirs(*arguments, inplace=inplace), ours(*arguments, inplace=inplace)
-    assert isinstance(b, theirs)
+def test_a_twin_is_the_same_module(torch_class, twin_class, arguments, bounds, inplace):
+    a, b = torch_class(*arguments, inplace=inplace), twin_class(*arguments, inplace=inplace)
+    assert isinstance(b, torch_class)
     assert re.sub(r"(, )?gradient='min_norm'", "", repr(b)) == repr(a)
     assert a.state_dict() == b.state_dict()
     assert b.inplace is inplace
@@ -46,7 +46,7 @@ def test_what_no_module_is_made_of():
     with pytest.raises(ValueError, match="at least one"):
         clampgrad.nn.Clamp()
     for bad in ({"gradient": "typo"}, {"gradient": "half", "maximize": True}):
-        for module in (*(ours for _, ours, *_ in TWINS), partial(clampgrad.nn.Clamp, 0)):
+        for module in (*(row[1] for row in TWINS), partial(clampgrad.nn.Clamp, 0)):
             with pytest.raises(ValueError):
                 module(**bad)
 
@@ -85,22 +85,22 @@ def test_a_layout_without_the_gradient_that_is_asked_for():
 
 
 @twins
-def test_functions_beside_the_modules(theirs, ours, arguments, bounds):
-    function = getattr(clampgrad, ours.__name__.lower())
+def test_functions_beside_the_modules(torch_class, twin_class, arguments, bounds):
+    function = getattr(clampgrad, twin_class.__name__.lower())
     x, g = random_with_ties(50) * 6, random_with_ties(50, seed=1)
     (actual,) = eager(lambda x: function(x, *arguments, gradient="half"), [x], g)
     assert_same(actual, gradient_of_x("half", x, g, **bounds))
     given = x.clone()
     assert function(given, *arguments, inplace=True) is given
-    assert_same(given, theirs(*arguments)(x))
+    assert_same(given, torch_class(*arguments)(x))
 
 
 @twins
-def test_a_convention_is_a_keyword(theirs, ours, arguments, bounds):
+def test_a_convention_is_a_keyword(torch_class, twin_class, arguments, bounds):
     """By position it would be `inplace`, and write the input."""
     x = torch.tensor([-9.0, 0.0])
-    by_position = (0, 1, "inclusive") if theirs is nn.Hardtanh else ("inclusive",)
-    for call in (partial(getattr(clampgrad, ours.__name__.lower()), x), ours):
+    by_position = (0, 1, "inclusive") if torch_class is nn.Hardtanh else ("inclusive",)
+    for call in (partial(getattr(clampgrad, twin_class.__name__.lower()), x), twin_class):
         with pytest.raises(TypeError, match="gradient='inclusive'"):
             call(*by_position)
     assert x.tolist() == [-9, 0]

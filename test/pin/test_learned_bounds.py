@@ -35,6 +35,6 @@ def test_the_sum_is_torchs_own(shape, memory_format, dtype):
     ):
         expected = torch.autograd.grad(function(*inputs), inputs, g)
         with clampgrad.pin(RELEASED):
-            found = torch.autograd.grad(function(*inputs), inputs, g)
-        for one, other in zip(found, expected):
+            actual = torch.autograd.grad(function(*inputs), inputs, g)
+        for one, other in zip(actual, expected):
             assert torch.equal(one, other), function

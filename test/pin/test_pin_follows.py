@@ -256,8 +256,8 @@ def test_tasks(depth):
     async def main():
         await asyncio.gather(*map(task, SLOPES))
         with clampgrad.pin("half"):
-            found = in_backward(in_a_hook, depth)
-        assert found == [STOCK_SLOPES, *[[1, 0]] * (depth > 1), HALF_SLOPES]
+            slopes = in_backward(in_a_hook, depth)
+        assert slopes == [STOCK_SLOPES, *[[1, 0]] * (depth > 1), HALF_SLOPES]
 
     with clampgrad.pin("straight_through"):
         asyncio.run(main())
@@ -378,12 +378,12 @@ def steps():
 
 
 def test_a_generator_that_changes_threads():
-    generator, found = steps(), []
+    generator, slopes = steps(), []
     for _ in range(3):
-        thread = threading.Thread(target=lambda: found.append(next(generator)))
+        thread = threading.Thread(target=lambda: slopes.append(next(generator)))
         thread.start()
         thread.join()
-    assert found == [HALF_SLOPES, HALF_SLOPES, STRAIGHT_THROUGH_SLOPES]
+    assert slopes == [HALF_SLOPES, HALF_SLOPES, STRAIGHT_THROUGH_SLOPES]
 
 
 FOREIGN = (

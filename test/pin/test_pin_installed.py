@@ -72,8 +72,8 @@ def test_a_torch_that_was_patched(gradient, monkeypatch):
     """Its convention, or an error if it has none. A patched torch has its functions from the start;
     those that a program puts in their place are not measured."""
     for name in TABLE["operators"]:
-        named = gradient or ("half" if name == "clamp" else "joint")
-        function = functools.partial(getattr(clampgrad, name), gradient=named)
+        convention = gradient or ("half" if name == "clamp" else "joint")
+        function = functools.partial(getattr(clampgrad, name), gradient=convention)
         monkeypatch.setattr(TORCHS, name, function)
     if gradient:
         assert current() == gradient

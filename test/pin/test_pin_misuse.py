@@ -110,12 +110,12 @@ USES = [
 
 
 def test_pins_that_are_used_warn_of_nothing():
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for use in USES:
             use()
         gc.collect()
-    assert said == []
+    assert caught == []
 
 
 # ---- set_pin -------------------------------------------------------------------------------------

@@ -101,8 +101,8 @@ def test_a_running_maximum(backend):
         x = values.clone().requires_grad_()
         with clampgrad.pin(pin):
             one_by_one = torch.stack([*accumulate(x, torch.maximum)])
-            found, expected = (torch.autograd.grad(y, x, g)[0] for y in (run(x), one_by_one))
-        assert_same(found, expected)
+            actual, expected = (torch.autograd.grad(y, x, g)[0] for y in (run(x), one_by_one))
+        assert_same(actual, expected)
 
 
 @pytest.mark.parametrize("backend", [None, "aot_eager"])  # Inductor has a kernel of its own
@@ -122,8 +122,7 @@ def test_a_score_of_flex_attention(pin, backend, monkeypatch):
             return torch.autograd.grad(y, given[:3], given[3].detach())
 
     flex = compiled(attention.flex_attention, backend)
-    for found, expected in zip(gradients(flex), gradients(attended)):
-        torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients(flex), gradients(attended))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -139,7 +138,7 @@ def test_a_second_derivative(name):
     """A pin decides it for our functions too: the graph that torch differentiates
     twice has only ATen operators."""
 
-    def ours(x):
+    def clamp(x):
         return clampgrad.clamp(x * 1, 0, 1, gradient="straight_through") * x
 
     def second(apply, f):
@@ -147,8 +146,8 @@ def test_a_second_derivative(name):
         (first,) = torch.autograd.grad(apply(f, x).square().sum(), x, create_graph=True)
         return torch.autograd.grad(first.sum(), x)[0]
 
-    expected = second(lambda f, x: f(x), ours)
-    assert not torch.equal(second(OPERATORS[name], ours), expected), "a limit is gone: support.md"
+    expected = second(lambda f, x: f(x), clamp)
+    assert not torch.equal(second(OPERATORS[name], clamp), expected), "a limit is gone: support.md"
     with clampgrad.pin("straight_through"):
-        for f in (ours, lambda x: torch.clamp(x * 1, 0, 1) * x):
+        for f in (clamp, lambda x: torch.clamp(x * 1, 0, 1) * x):
             assert_same(second(OPERATORS[name], f), expected)

@@ -279,9 +279,9 @@ UNHELD = {
 
 @pytest.mark.parametrize("made", UNHELD)
 def test_what_runs_later_and_is_not_recognised_warns(made):
-    with pytest.warns(UserWarning, match="has ended before what it decorates runs") as told:
+    with pytest.warns(UserWarning, match="has ended before what it decorates runs") as caught:
         half(lambda: UNHELD[made]())()
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
 
 
 # ---- Tasks ---------------------------------------------------------------------------------------
@@ -289,10 +289,10 @@ def test_what_runs_later_and_is_not_recognised_warns(made):
 
 @pytest.mark.parametrize("around, outside", [(None, STOCK_SLOPES), ("half", HALF_SLOPES)])
 def test_blocks_of_two_tasks_do_not_meet(around, outside):
-    async def task(pin, wanted, naps):
+    async def task(pin, expected, naps):
         with pin:
             for _ in range(naps):
-                assert slope() == wanted
+                assert slope() == expected
                 await asyncio.sleep(0)
         assert slope() == outside
 

@@ -34,9 +34,9 @@ def is_private(word):
 def is_core(text):
     """Whether it is an operator of PyTorch's core set, of which exported programs are made. PyTorch
     keeps those names."""
-    if not (found := re.fullmatch(r"torch\.ops\.aten\.(\w+)", text)):
+    if not (match := re.fullmatch(r"torch\.ops\.aten\.(\w+)", text)):
         return False
-    return torch.Tag.core in getattr(torch.ops.aten, found[1]).default.tags
+    return torch.Tag.core in getattr(torch.ops.aten, match[1]).default.tags
 
 
 def defined(tree):
@@ -78,16 +78,18 @@ def every_use(tree):
     return [use for node in ast.walk(tree) for use in used(node)]
 
 
-def is_listed(module, name, ours):
+def is_listed(module, name, project_names):
     if module:
         full = f"{module}:{name}" if name else module
         return any(re.match(rf"{re.escape(full)}([.:]|$)", n) for n in NAMES)
-    return name in PARTS or name in ours or name in PYTHONS
+    return name in PARTS or name in project_names or name in PYTHONS
 
 
-def outside_the_table(tree, ours=frozenset()):
+def outside_the_table(tree, project_names=frozenset()):
     return [
-        name or module for module, name, _ in every_use(tree) if not is_listed(module, name, ours)
+        name or module
+        for module, name, _ in every_use(tree)
+        if not is_listed(module, name, project_names)
     ]
 
 
@@ -98,9 +100,13 @@ def reached(tree):
 
 
 def test_every_private_name_is_in_the_table():
-    ours = {name for tree in TREES.values() for name in defined(tree)}
-    ours |= {path.stem for path in TREES} | {"_C", "_lib", "build", "gradients"}
-    wrong = {str(path): found for path, t in TREES.items() if (found := outside_the_table(t, ours))}
+    project_names = {name for tree in TREES.values() for name in defined(tree)}
+    project_names |= {path.stem for path in TREES} | {"_C", "_lib", "build", "gradients"}
+    wrong = {
+        str(path): outside
+        for path, t in TREES.items()
+        if (outside := outside_the_table(t, project_names))
+    }
     assert wrong == {}
 
 

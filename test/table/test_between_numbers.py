@@ -72,11 +72,11 @@ def test_every_element(dtype, convention, form):
         y = f(leaf)
         same = y.detach().view(BITS[dtype.itemsize]) == result.view(BITS[dtype.itemsize])
         assert (same | (y.isnan() & result.isnan())).all(), (lo, hi)
-        found = {
+        gradients = {
             "backward": torch.autograd.grad(y, leaf, g)[0],
             "vmap of vjp": vmap(lambda x, g: vjp(f, x)[1](g)[0])(x, g),  # noqa: B023
             "vjp of vmap": vjp(vmap(f), x)[1](g)[0],
             "jvp": jvp(f, (x,), (g,))[1],
         }
-        for context, gradient in found.items():
+        for context, gradient in gradients.items():
             assert_same(gradient, share, (context, lo, hi))

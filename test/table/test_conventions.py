@@ -96,10 +96,10 @@ def test_inclusive_is_torch_up_to_2_13_and_joint_from_2_15(operator, kind):
             random_with_ties(3000, dtype=dtype, seed=i) for i in range(len(names) - len(bounds))
         ]
         g = torch.randint(1, 9, (3000,)).to(dtype)
-        found = eager(lambda *args: function(*args, *bounds), args, g)
+        gradients = eager(lambda *args: function(*args, *bounds), args, g)
         constants = [torch.full_like(g, v) for v in bounds]
         expected = factors(operator, kind, RELEASED, (*args, *constants))
-        for factor, actual in zip(expected, found, strict=True):
+        for factor, actual in zip(expected, gradients, strict=True):
             torch.testing.assert_close(scaled(g, factor), actual)
 
 
@@ -141,8 +141,8 @@ def test_pseudo_gradients_are_what_the_notebook_computes():
 
 @pytest.mark.parametrize("example", TABLE["examples"], ids=lambda e: e["call"])
 def test_examples_name_every_convention_that_applies(example):
-    named = {key.split(",")[0] for key in example}
-    assert named >= set(EXACT) or named >= set(PSEUDO)
+    conventions = {key.split(",")[0] for key in example}
+    assert conventions >= set(EXACT) or conventions >= set(PSEUDO)
 
 
 def test_the_compiled_names_are_those_of_the_contract():

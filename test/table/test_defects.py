@@ -53,8 +53,8 @@ def test_bits_that_come_back_as_another_kind_of_tensor(bounds):
     (expected,) = torch.autograd.grad(clampgrad.clamp(x, *bounds).sum(), x)
     for unpack in (lambda b: TwoTensor(b, b), lambda b: torch._neg_view(torch.neg(b))):
         with torch.autograd.graph.saved_tensors_hooks(lambda b: b, unpack):
-            (found,) = torch.autograd.grad(clampgrad.clamp(x, *bounds).sum(), x)
-        assert_same(getattr(found, "a", found), expected)
+            (gradient,) = torch.autograd.grad(clampgrad.clamp(x, *bounds).sum(), x)
+        assert_same(getattr(gradient, "a", gradient), expected)
 
 
 @pytest.mark.parametrize("convention", EXACT)
@@ -66,8 +66,8 @@ def test_the_gradient_of_a_scalar_keeps_its_sign(bounds, convention):
     def f(x, g):
         return torch.autograd.grad(clampgrad.clamp(x, *bounds, gradient=convention), x, g)[0]
 
-    for found in (f(x, g), make_fx(f)(x, g)(x, g)):
-        assert found.signbit()
+    for gradient in (f(x, g), make_fx(f)(x, g)(x, g)):
+        assert gradient.signbit()
 
 
 @pytest.mark.compiled("the portable implementation saves no bits")
@@ -91,8 +91,8 @@ def test_a_tensor_of_inference_mode_may_be_a_bound():
         lo, hi = torch.zeros(4), torch.ones(4)
     x = torch.tensor([-1.0, 0.0, 0.5, 2.0], requires_grad=True)
     for clamp in (clampgrad.clamp, lambda x, *bounds: clampgrad.clamp_(x * 1, *bounds)):
-        (found,) = torch.autograd.grad(clamp(x, lo, hi).sum(), x)
-        assert found.tolist() == [0, 0, 1, 0]
+        (gradient,) = torch.autograd.grad(clamp(x, lo, hi).sum(), x)
+        assert gradient.tolist() == [0, 0, 1, 0]
 
 
 @pytest.mark.parametrize("alias, name", TABLE["aliases"].items())
@@ -100,10 +100,10 @@ def test_aliases(alias, name):
     x, g = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0, torch.nan]), torch.linspace(-2, 2, 6)
     for bounds in ((0, 1), (torch.zeros(6), torch.ones(6)), (0, torch.ones(6))):
         for clamp in (clampgrad.clamp, lambda x, *b, **k: clampgrad.clamp_(x * 1, *b, **k)):
-            found, expected = (
+            actual, expected = (
                 eager(lambda x: clamp(x, *bounds, gradient=n), [x], g)[0] for n in (alias, name)
             )
-            assert_same(found, expected)
+            assert_same(actual, expected)
     with clampgrad.pin(alias):
         assert clampgrad.pin.current() == name
     if name == "straight_through":

@@ -26,9 +26,9 @@ ACTIVATIONS = ("relu", "relu6", "hardtanh")
 
 
 def complaint(f, *args, **keywords):
-    found = result_or_error(f, *args, **keywords)
-    assert isinstance(found, tuple), "no error"
-    return found
+    error = result_or_error(f, *args, **keywords)
+    assert isinstance(error, tuple), "no error"
+    return error
 
 
 MEANT = {
@@ -112,8 +112,8 @@ def test_a_name_is_a_str(name):
         with pytest.raises(ValueError, match="(?s)unknown gradient '.*'; expected .*half"):
             NAMED[name](gradient=wrong)
     for right in (Text("half"), Name.JAX, "jax"):
-        found = NAMED[name](gradient=right)
-        assert repr(found) == repr(NAMED[name](gradient="half"))
+        result = NAMED[name](gradient=right)
+        assert repr(result) == repr(NAMED[name](gradient="half"))
 
 
 @pytest.mark.parametrize("context", [lambda f: f, torch.func.grad], ids=["eager", "torch.func"])
@@ -152,11 +152,11 @@ def test_arguments_that_are_no_tensors(name):
     for args in product(
         (torch.ones(3), torch.ones(3, requires_grad=True), None, "1", [1.0]), repeat=2
     ):
-        expected, found = (result_or_error(getattr(of, name), *args) for of in (torch, clampgrad))
+        expected, actual = (result_or_error(getattr(of, name), *args) for of in (torch, clampgrad))
         if isinstance(expected, tuple):
-            assert found[0] is expected[0], args
+            assert actual[0] is expected[0], args
         else:
-            assert_same(found.detach(), expected.detach())
+            assert_same(actual.detach(), expected.detach())
 
 
 @pytest.mark.parametrize("function", ["clamp", "clamp_"])
@@ -255,11 +255,11 @@ def test_out_has_the_rules_of_torch(operator, name):
     functions = getattr(torch, operator), getattr(torch.ops.clampgrad, operator).out
     for recorded in (True,) if name == "right" else (False, True):
         x = torch.tensor([-1.0, 2.0], requires_grad=recorded)
-        expected, *found = (
+        expected, *actual = (
             complaint(function, x, *BOUNDS[operator], out=OUTS[name]())
             for function in (*functions, getattr(clampgrad, operator))
         )
-        assert found == [expected] * 2
+        assert actual == [expected] * 2
 
 
 def test_maximize_is_a_bool():

@@ -35,8 +35,8 @@ every_function = pytest.mark.parametrize("name", SIGNATURES)
 @every_function
 def test_what_a_function_says_about_itself(name):
     function = getattr(clampgrad, name)
-    found = inspect.signature(function)
-    bare = [p.replace(annotation=p.empty) for p in found.parameters.values()]
+    signature = inspect.signature(function)
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     assert str(inspect.Signature(bare)) == SIGNATURES[name]
     assert "Args:" in function.__doc__ or ":func:`" in function.__doc__  # the one that has them
     assert (function.__module__, function.__name__) == ("clampgrad.functional", name)
@@ -125,8 +125,8 @@ def test_uses_in_one_graph(use, forgotten):
     if forgotten:
         torch._dynamo.trace_rules.clear_lru_cache()
         torch._dynamo.reset()
-    found = torch.compile(USES[use], backend="eager", fullgraph=True)(X)
-    assert torch.equal(found, USES[use](X))
+    actual = torch.compile(USES[use], backend="eager", fullgraph=True)(X)
+    assert torch.equal(actual, USES[use](X))
 
 
 class Times(torch.overrides.TorchFunctionMode):

@@ -29,20 +29,20 @@ def of_copies(namespace, name, *bounds, **more):
 
 def functions():
     """name: function, the arguments to differentiate"""
-    x, found = away_from_ties(3, 4), {}
+    x, cases = away_from_ties(3, 4), {}
     for (operator, table), c in product(TABLE["operators"].items(), EXACT):
         of_tensors = of_copies(clampgrad, operator, gradient=c)
-        found[f"{operator} of Tensors, {c}"] = of_tensors, [x, LOW, HIGH][: len(table["arguments"])]
+        cases[f"{operator} of Tensors, {c}"] = of_tensors, [x, LOW, HIGH][: len(table["arguments"])]
         for name in (operator, operator + "_") if operator in BOUNDS else ():
-            found[f"{name}, {c}"] = of_copies(clampgrad, name, *BOUNDS[operator], gradient=c), [x]
+            cases[f"{name}, {c}"] = of_copies(clampgrad, name, *BOUNDS[operator], gradient=c), [x]
     for operator, ending in product(BOUNDS, ("_mingrad", "_mingrad_")):
         name = operator + ending
-        found[name] = of_copies(torch.ops.clampgrad, name, *BOUNDS[operator]), [x.t()]
+        cases[name] = of_copies(torch.ops.clampgrad, name, *BOUNDS[operator]), [x.t()]
     if clampgrad.implementation == "compiled":  # the backward is an operator of its own
         for bounds in ((-1, 1), (-1, None), (None, 1)):
             backward = of_copies(torch.ops.clampgrad, "clamp_mingrad_backward", *bounds)
-            found[f"backward, {bounds}"] = backward, [x.flip(0), x]
-    return found
+            cases[f"backward, {bounds}"] = backward, [x.flip(0), x]
+    return cases
 
 
 FUNCTIONS = functions()

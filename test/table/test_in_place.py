@@ -21,16 +21,16 @@ from testing.releases import RELEASED
 PORTABLE = clampgrad.implementation == "portable"
 
 
-def torchs(name, x, *bounds):
+def call_torch(name, x, *bounds):
     return getattr(torch, name)(x, *bounds)
 
 
-def pinned(name, x, *bounds):
+def call_pinned(name, x, *bounds):
     with clampgrad.pin(RELEASED):
-        return torchs(name, x, *bounds)
+        return call_torch(name, x, *bounds)
 
 
-def ours(name, x, *bounds):
+def call_clampgrad(name, x, *bounds):
     return getattr(clampgrad, name)(x, *bounds, gradient=RELEASED)
 
 
@@ -152,11 +152,11 @@ AROUND = {
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("call", [ours, pinned], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("call", [call_clampgrad, call_pinned], ids=["ours", "pinned"])
 def test_programs_that_are_drawn(call, around):
     for seed in range(600):
-        expected, found = Program(seed, torchs), Program(seed, call)
-        assert found.outcome(AROUND[around]) == expected.outcome(AROUND[around]), found.taken
+        expected, program = Program(seed, call_torch), Program(seed, call)
+        assert program.outcome(AROUND[around]) == expected.outcome(AROUND[around]), program.taken
 
 
 # ---- One by one ----------------------------------------------------------------------------------
@@ -205,8 +205,7 @@ def test_forward_mode(case):
             call(name, view, *bounds)
             return [fwad.unpack_dual(t).tangent.clone() for t in (y, view)]
 
-    for found, expected in zip(tangents(ours), tangents(torchs)):
-        assert_same(found, expected)
+    assert_same(tangents(call_clampgrad), tangents(call_torch))
 
 
 def test_forward_mode_where_a_bound_alone_requires_grad():
@@ -230,20 +229,21 @@ def test_inside_transforms(case):
         call(name, view, *bounds)
         return (y * y).sum()
 
-    theirs, *slopes = (torch.func.grad(partial(f, call)) for call in (torchs, ours, pinned))
+    stock, *slopes = (
+        torch.func.grad(partial(f, call)) for call in (call_torch, call_clampgrad, call_pinned)
+    )
     x, ones = torch.tensor([-2.0, 0.5, 3.0]), torch.ones(3)
-    expected, tangent = torch.func.jvp(theirs, (x,), (ones,))
+    expected, tangent = torch.func.jvp(stock, (x,), (ones,))
     for g in slopes:
         if not PORTABLE:  # its autograd functions have no rule
             assert_same(torch.func.functionalize(g)(x), expected)
         assert_same(torch.func.vmap(g)(x.expand(2, 3)), expected.expand(2, 3))
-        for found, wanted in zip(torch.func.jvp(g, (x,), (ones,)), (expected, tangent)):
-            assert_same(found, wanted)
+        assert_same(torch.func.jvp(g, (x,), (ones,)), (expected, tangent))
 
 
 def one_after_the_other(call, x, lo, hi):
     """torch has no operator for it, so there it is two calls."""
-    if call is not torchs:
+    if call is not call_torch:
         return call("clamp_", x, lo, hi)
     return call("clamp_max_", call("clamp_min_", x, lo), hi)
 
@@ -284,8 +284,8 @@ def test_a_view_that_overlaps_itself_inside_transforms(case, transform):
         return (y * y * torch.arange(1.0, 6)).sum()
 
     x = torch.tensor([[-2.0, 0.5, 3.0, -1.0, 1.0], [1.0, -0.5, 0.5, 2.0, -3.0]])
-    expected = TRANSFORMS[transform](partial(f, torchs), x)
-    for call in (ours, pinned) if case in CASES else (ours,):
+    expected = TRANSFORMS[transform](partial(f, call_torch), x)
+    for call in (call_clampgrad, call_pinned) if case in CASES else (call_clampgrad,):
         assert_same(TRANSFORMS[transform](partial(f, call), x), expected)
 
 
@@ -298,8 +298,8 @@ def test_a_share_is_not_rounded_to_the_dtype_of_a_view(dtype):
     tiny = 2.0**-24  # which float16 cannot divide
     for g in (1.0, tiny):
         g = torch.full((1,), g, dtype=dtype)
-        for found in torch.autograd.grad(view, (lo, hi), g, retain_graph=True):
-            assert_same(found, g.float() / 3)
+        for share in torch.autograd.grad(view, (lo, hi), g, retain_graph=True):
+            assert_same(share, g.float() / 3)
 
 
 @pytest.mark.parametrize("gradient", CONVENTIONS)
@@ -333,7 +333,7 @@ def test_a_hook_on_a_view_inside_a_transform():
         return torch.func.vjp(partial(f, call), x)[1](torch.ones(2))[0]
 
     x = torch.tensor([-2.0, 0.5, 3.0])
-    for call in (torchs, ours, pinned):
+    for call in (call_torch, call_clampgrad, call_pinned):
         assert gradient(call, x).tolist() == [0, 1, 0]
         with pytest.raises(RuntimeError, match="vmap: inplace"):
             torch.func.vmap(partial(gradient, call))(x.expand(2, 3))
@@ -416,7 +416,7 @@ def test_in_eager_mode_no_copy_is_made(name):
     """The node of what is written follows the one that it had before."""
     x = torch.zeros(3, requires_grad=True) * 1
     before = x.grad_fn
-    ours(name, x, *(0, 1)[OPERATORS[name]])
+    call_clampgrad(name, x, *(0, 1)[OPERATORS[name]])
     ((follows, _),) = x.grad_fn.next_functions
     assert follows is before
 
@@ -448,8 +448,8 @@ def test_a_graph_refuses_what_torch_refuses(case, bounds, of):
             aot_function(f, nop)(torch.ones(2, 3, requires_grad=True), torch.zeros(3))
         return str(error.value)
 
-    found, expected = refusal(ours), refusal(torchs)
-    assert PORTABLE or found == expected
+    actual, expected = refusal(call_clampgrad), refusal(call_torch)
+    assert PORTABLE or actual == expected
 
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
@@ -470,5 +470,5 @@ def test_a_graph_does_with_larger_bounds_what_torch_does(of):
         except RuntimeError as error:
             return str(error)
 
-    found, expected = outcome(ours), outcome(torchs)
-    assert found == expected or (PORTABLE and isinstance(found, str))
+    actual, expected = outcome(call_clampgrad), outcome(call_torch)
+    assert actual == expected or (PORTABLE and isinstance(actual, str))

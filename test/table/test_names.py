@@ -50,7 +50,7 @@ def test_the_profiler_shows_arguments(name, shapes):
     shapes, and the node's number."""
     bounds = [torch.ones(shape) if shape else 0.25 for shape in shapes]
 
-    def shown(namespace):
+    def profile_call(namespace):
         x = torch.full((3,), 0.5, requires_grad=True) * 1
         last = x.grad_fn._sequence_nr()
         with torch.profiler.profile(record_shapes=True) as profile:
@@ -58,9 +58,9 @@ def test_the_profiler_shows_arguments(name, shapes):
         event = next(e for e in profile.events() if e.name == f"clampgrad::{name}")
         return event.input_shapes, event.sequence_nr - last
 
-    ours, number = shown(clampgrad)
-    assert (ours, number) == shown(torch.ops.clampgrad)
-    assert ours[: 1 + len(shapes)] == [[3], *shapes] and number > 0
+    input_shapes, number = profile_call(clampgrad)
+    assert (input_shapes, number) == profile_call(torch.ops.clampgrad)
+    assert input_shapes[: 1 + len(shapes)] == [[3], *shapes] and number > 0
 
 
 @pytest.mark.compiled("the portable implementation saves masks, which broadcast as torch's")
@@ -85,11 +85,11 @@ def test_attributes_of_a_node():
     leaf = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
     with torch.autograd.forward_ad.dual_level():
         x = torch.autograd.forward_ad.make_dual(leaf, torch.ones(3))
-        theirs = torch.clamp(x, 0, 1).grad_fn
-        ours = torch.ops.clampgrad.clamp_mingrad(x, 0, 1).grad_fn
+        torch_node = torch.clamp(x, 0, 1).grad_fn
+        node = torch.ops.clampgrad.clamp_mingrad(x, 0, 1).grad_fn
     for name in ("_saved_self", "_saved_min", "_saved_max"):
-        mine, expected = getattr(ours, name), getattr(theirs, name)
-        assert mine is expected or mine == expected, name
+        actual, expected = getattr(node, name), getattr(torch_node, name)
+        assert actual is expected or actual == expected, name
 
 
 @pytest.mark.compiled("the portable implementation records a byte per element")

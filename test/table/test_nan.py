@@ -27,7 +27,7 @@ def test_a_nan_that_signals(name, dtype):
         for pair in [(nan, other) for other in others] + [(other, nan) for other in others]:
             expected = getattr(torch, name)(*pair)
             recorded = (t.clone().requires_grad_() for t in pair)
-            found = getattr(clampgrad, name)(*recorded).detach()
-            assert_same(found, expected, f"{pair[0][0]} {pair[1][0]}")
+            actual = getattr(clampgrad, name)(*recorded).detach()
+            assert_same(actual, expected, f"{pair[0][0]} {pair[1][0]}")
             if name.startswith("f"):  # it signals no more
-                assert_same(torch.fmax(found, others[0]), torch.fmax(expected, others[0]))
+                assert_same(torch.fmax(actual, others[0]), torch.fmax(expected, others[0]))

@@ -72,8 +72,8 @@ def test_the_derivative_of_a_share_does_not_overflow(dtype):
     """A half and a quarter of g, each by itself."""
     ones = [torch.ones(1, dtype=dtype, requires_grad=i > 0) for i in range(3)]
     g, large = torch.ones(1, dtype=dtype, requires_grad=True), torch.finfo(dtype).max * 0.9
-    found = torch.autograd.grad(
+    shares = torch.autograd.grad(
         clampgrad.clamp(*ones, gradient="half"), ones[1:], g, create_graph=True
     )
-    (second,) = torch.autograd.grad(found, g, [torch.full_like(g, large)] * 2)
+    (second,) = torch.autograd.grad(shares, g, [torch.full_like(g, large)] * 2)
     torch.testing.assert_close(second, torch.full_like(g, large * 0.75))

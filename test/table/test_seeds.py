@@ -29,11 +29,11 @@ def gradient(f, x, g=1.0):
     ],
 )
 def test_clamp_agrees_with_its_built_in_twins(name, bounds, twin):
-    ours = getattr(clampgrad, name)
+    clamp = getattr(clampgrad, name)
     for x in bounds:
         # What the report expects everywhere, and what it found.
-        assert gradient(twin, x) == gradient(lambda x: ours(x, *bounds), x) == 0
-        assert gradient(lambda x: ours(x, *bounds, gradient="inclusive"), x) == 1
+        assert gradient(twin, x) == gradient(lambda x: clamp(x, *bounds), x) == 0
+        assert gradient(lambda x: clamp(x, *bounds, gradient="inclusive"), x) == 1
 
 
 # An issue report: four spellings of max(x, 0) at x = 0.
@@ -77,15 +77,15 @@ def test_the_notebook(convention, dtype):
     assert (x.abs() == 1).sum() == 2
     y = x.clamp(-1, 1)
     (g,) = eager(loss, [y], torch.ones_like(x))
-    (found,) = eager(lambda x: clampgrad.clamp(x, -1, 1, gradient=convention), [x], g)
-    assert torch.equal(found, FORMULAS[convention](g, x - y))
+    (actual,) = eager(lambda x: clampgrad.clamp(x, -1, 1, gradient=convention), [x], g)
+    assert torch.equal(actual, FORMULAS[convention](g, x - y))
 
 
 def test_the_notebook_finds_one_side_without_gradient():
     """The figures of its text: descent escapes from the left and not from the right."""
     for x, expected in ((-1.5, -pi), (-0.5, 0), (1.5, 0)):
-        found = gradient(lambda x: loss(clampgrad.clamp_with_grad(x, -1, 1)), x)
-        assert found == pytest.approx(expected, abs=1e-6)
+        slope = gradient(lambda x: loss(clampgrad.clamp_with_grad(x, -1, 1)), x)
+        assert slope == pytest.approx(expected, abs=1e-6)
 
 
 # The examples of the contract.

@@ -28,14 +28,14 @@ def calls_of(*operator_and_gradient):
 
 def comparisons(operator, kind):
     """How the arguments of the calls compare, element by element."""
-    found = set()
+    codes = set()
     for call in (call for call in calls() if call.gradient == "joint" and call.args[0].floating):
         name, given = call.reduced()
         if name == operator and call.numbers == (kind == "numbers") and not call.mixed:
             args = call.fill(call.tensors)
             args = [torch.as_tensor(args[i], dtype=torch.float64) for i in given]
-            found |= {*encode_position(*args).flatten().tolist()}
-    return found
+            codes |= {*encode_position(*args).flatten().tolist()}
+    return codes
 
 
 @pytest.mark.parametrize("operator", ARGUMENTS)

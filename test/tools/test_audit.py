@@ -69,13 +69,13 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_is_seen_and_counted(name):
     f, at_bound, beyond = CALLS[name]
-    (found,) = audited(f, leaf(*X))
-    assert (found.calls, found.recorded, found.elements) == (1, 1, 6)
-    assert found.dtypes == ["float32"] and found.moved
-    assert (found.at_bound, found.beyond, found.nan) == (at_bound, beyond, 1)
-    assert found.dead == found.at_bound + found.beyond + found.nan
-    assert found.file == __file__ and found.line
-    assert found.module == (type(f).__name__ if isinstance(f, nn.Module) else "")
+    (finding,) = audited(f, leaf(*X))
+    assert (finding.calls, finding.recorded, finding.elements) == (1, 1, 6)
+    assert finding.dtypes == ["float32"] and finding.moved
+    assert (finding.at_bound, finding.beyond, finding.nan) == (at_bound, beyond, 1)
+    assert finding.dead == finding.at_bound + finding.beyond + finding.nan
+    assert finding.file == __file__ and finding.line
+    assert finding.module == (type(f).__name__ if isinstance(f, nn.Module) else "")
 
 
 CLAMP_NAMES = ("clamp", "clamp_min", "clamp_max", "clampgrad.clamp")
@@ -86,9 +86,9 @@ KINDS = [*product(CLAMP_NAMES, ("numbers", "tensors")), ("maximum", "tensors"), 
 def test_how_far_the_gradient_would_move(name, kind):
     """The sums of an audit equal those from differentiating every element
     again, under each convention."""
-    ours = getattr(clampgrad, name.removeprefix("clampgrad."))
-    theirs = getattr(torch, name, partial(ours, gradient="inclusive"))
-    count = 3 if ours is clampgrad.clamp else 2
+    function = getattr(clampgrad, name.removeprefix("clampgrad."))
+    torch_function = getattr(torch, name, partial(function, gradient="inclusive"))
+    count = 3 if function is clampgrad.clamp else 2
     args, fixed = [random_with_ties(500, seed=s, nan=False) for s in range(count)], ()
     if kind == "numbers":
         args, fixed = args[:1], (0, 1)[: count - 1]
@@ -97,16 +97,16 @@ def test_how_far_the_gradient_would_move(name, kind):
     def gradient(f, **keywords):
         return torch.cat(eager(lambda *args: f(*args, *fixed, **keywords), args, g))
 
-    was = gradient(theirs)
+    was = gradient(torch_function)
     expected = {
-        c: ((gradient(ours, gradient=c) - was).norm() / was.norm()).item()
+        c: ((gradient(function, gradient=c) - was).norm() / was.norm()).item()
         for c in (EXACT if name in EXTREMA else CONVENTIONS)
     }
     leaves = [a.clone().requires_grad_() for a in args]
-    (found,) = audited(lambda *leaves: theirs(*leaves, *fixed), *leaves, g=g)
-    assert found.moved == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    (finding,) = audited(lambda *leaves: torch_function(*leaves, *fixed), *leaves, g=g)
+    assert finding.moved == pytest.approx(expected, rel=1e-5, abs=1e-7)
     # Where both sides of a maximum are differentiated, the exact conventions agree.
-    assert (max(found.moved.values()) > 0.01) == (name != "maximum")
+    assert (max(finding.moved.values()) > 0.01) == (name != "maximum")
 
 
 def test_an_input_without_dimensions_is_compared_in_the_dtype_of_the_result():
@@ -232,8 +232,8 @@ def test_dead_is_not_known_where_shapes_change_or_memory_ends(monkeypatch):
     with clampgrad.audit() as report:
         for n in (1, 2):
             torch.zeros(n).clamp(0, 1)
-    (found,) = report
-    assert (found.calls, found.elements, found.dead) == (2, 3, None)
+    (finding,) = report
+    assert (finding.calls, finding.elements, finding.dead) == (2, 3, None)
     monkeypatch.setattr("clampgrad._tools.audit.examination.MEMORY", 10)
     with clampgrad.audit() as report:
         torch.zeros(8).clamp(0, 1)
@@ -246,10 +246,10 @@ def test_one_call_in_so_many():
     with clampgrad.audit(every=3) as report:
         for step in range(7):  # at 0, 3 and 6 the bound is at 0
             torch.clamp(x, 0 if step % 3 == 0 else 0.5, 6).sum().backward()
-    (found,) = report
+    (finding,) = report
     # One variant for each of 0 and 0.5 in the bounds' own bits; the
     # first call of each is looked at.
-    assert found.calls == 3 and found.elements == 18 and found.at_bound == 6
+    assert finding.calls == 3 and finding.elements == 18 and finding.at_bound == 6
     assert x.grad.tolist()[2] == 7
     assert "one in 3 calls" in str(report)
     with pytest.raises(ValueError, match="at least 1"):
@@ -269,23 +269,23 @@ def test_only_inside_the_block():
 def test_compiled_code_is_seen():
     f = torch.compile(lambda x: x.clamp(0, 1).sum(), backend="eager")
     f(torch.rand(3))
-    (found,) = audited(f, leaf(0.0, 0.5))
-    assert (found.elements, found.at_bound) == (2, 1)
+    (finding,) = audited(f, leaf(0.0, 0.5))
+    assert (finding.elements, finding.at_bound) == (2, 1)
 
 
 def test_no_gradient_no_move():
     for nothing_recorded, x in ((torch.no_grad, leaf(0.0)), (torch.inference_mode, torch.zeros(1))):
         with nothing_recorded():
-            (found,) = audited(lambda x: x.clamp(0, 1).log(), x)
-        assert found.moved == {} and found.at_bound == 1
+            (finding,) = audited(lambda x: x.clamp(0, 1).log(), x)
+        assert finding.moved == {} and finding.at_bound == 1
 
 
 def test_what_has_no_share():
     """A gradient of 0 does not count, nor does an infinite one."""
-    (found,) = audited(lambda x: clampgrad.clamp(x, 0, 6), leaf(0.0, 6.0))
-    assert found.moved["inclusive"] is None and found.moved["joint"] == 0
-    (found,) = audited(lambda x: x.clamp(0, 1), leaf(0.5, 0.0), g=torch.tensor([torch.inf, 1.0]))
-    assert found.moved["half"] == pytest.approx(0.5) or found.moved["half"] is None
+    (finding,) = audited(lambda x: clampgrad.clamp(x, 0, 6), leaf(0.0, 6.0))
+    assert finding.moved["inclusive"] is None and finding.moved["joint"] == 0
+    (finding,) = audited(lambda x: x.clamp(0, 1), leaf(0.5, 0.0), g=torch.tensor([torch.inf, 1.0]))
+    assert finding.moved["half"] == pytest.approx(0.5) or finding.moved["half"] is None
 
 
 def test_before_torch_2_6(monkeypatch):

@@ -24,7 +24,7 @@ def audited(program, between=None):
     return report
 
 
-def named(report):
+def changed_and_suspects(report):
     return (
         {f.function for f in report if f.by_release[0]},
         {(s.function, s.change) for s in report.suspects},
@@ -35,7 +35,7 @@ def named(report):
 def test_exactly_what_changed_is_named(name):
     program = PROGRAMS[name]
     report = audited(program)
-    assert named(report) == (program.changed, program.suspects)
+    assert changed_and_suspects(report) == (program.changed, program.suspects)
     first = report.summary().partition(". ")[0]
     assert all(f"{function} at " in first for function in program.changed)
     assert ("changed: " in first) == bool(program.changed)
@@ -52,7 +52,7 @@ def test_two_releases_are_compared(name, between):
     report = audited(program, between)
     changed = program.changed if between == ("2.13", "2.14") else set()
     suspects = {s for s in program.suspects if CHANGES[s[1]].is_between(between)}
-    assert named(report) == (changed, suspects)
+    assert changed_and_suspects(report) == (changed, suspects)
     assert "conventions-differ" not in str(report) or changed
     earlier, later = sorted(between)
     if len(report):
@@ -85,7 +85,7 @@ def test_a_pin_restores_what_it_says(name):
 def test_a_pinned_program_has_no_call_that_changed(name):
     with clampgrad.pin("inclusive"):
         report = audited(PROGRAMS[name])
-    assert named(report) == (set(), PROGRAMS[name].suspects)
+    assert changed_and_suspects(report) == (set(), PROGRAMS[name].suspects)
 
 
 def test_what_was_taken_back():

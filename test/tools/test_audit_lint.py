@@ -219,8 +219,8 @@ def test_how_much_is_a_difference():
     .007 and .00004 of the norm."""
     for others, g, warns in (5000, 1, True), (20000, 1, False), (500, 1e-3, True):
         weights = torch.tensor([g, *[1.0] * others])
-        found = of("conventions-differ", lambda x: clamp(x) * weights, values(0.0, *[0.5] * others))
-        assert bool(found) == warns
+        x = values(0.0, *[0.5] * others)
+        assert bool(of("conventions-differ", lambda x: clamp(x) * weights, x)) == warns
 
 
 INCLUSIVE = 'gradient="inclusive"'
@@ -228,7 +228,7 @@ MIN_NORM = 'gradient="min_norm"'
 
 
 @pytest.mark.parametrize(
-    "f, x, names, said",
+    "f, x, names, sentence",
     [
         # The infinite derivative reaches the bound: what blocks it is the
         # only gradient that is named.
@@ -257,9 +257,9 @@ MIN_NORM = 'gradient="min_norm"'
         ),
     ],
 )
-def test_one_gradient_for_all_that_was_found(f, x, names, said):
+def test_one_gradient_for_all_that_was_found(f, x, names, sentence):
     remedy = advice(f, values(*x))
-    assert said in remedy
+    assert sentence in remedy
     assert [g for g in (INCLUSIVE, MIN_NORM) if g in remedy] == [names] * bool(names)
 
 

@@ -128,7 +128,7 @@ PROGRAMS = {
 }
 
 
-def ours(report):
+def audit_errors(report):
     """The errors inside the audit itself, which it catches: no program may cause one."""
     return [reason for reason in report.skipped if reason.endswith("in the audit")]
 
@@ -143,7 +143,7 @@ def test_it_runs_as_without(name, every):
         assert_same(actual, expected)
     else:
         assert actual == expected
-    assert str(report) and not ours(report)
+    assert str(report) and not audit_errors(report)
 
 
 CALL = next(cell for cell in calls() if cell.operator == "clamp" and cell.gradient == "inclusive")
@@ -155,7 +155,7 @@ def test_gradients_hold_in_every_context(context, form):
     """The matrix's, which compares with the table."""
     with clampgrad.audit() as report:
         check_all([replace(CALL, form=form, context=context)])
-    assert str(report) and not ours(report)
+    assert str(report) and not audit_errors(report)
 
 
 def test_what_cannot_be_counted_is_said():

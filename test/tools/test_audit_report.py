@@ -60,8 +60,8 @@ def test_where_the_release_decides():
 def test_the_release_decides_whether_an_infinite_gradient_passes():
     """The guard in front of a square root: NaN in a parameter on one release, 0 on another."""
     report = audited(lambda: clamp().sqrt())
-    (found,) = report
-    assert found.by_release == (float("inf"), OTHER) and found.not_finite[OTHER] == 1
+    (finding,) = report
+    assert finding.by_release == (float("inf"), OTHER) and finding.not_finite[OTHER] == 1
     does = "block" if OTHER == "joint" else "pass on"
     assert f"{RELEASES[OTHER]}, would {does} 1 infinite or NaN gradient." in report.summary()
 
@@ -121,10 +121,11 @@ def test_a_row_for_each_site():
                     y = clampgrad.clamp(x, min=bound, gradient="inclusive")
                 if recorded:
                     y.sum().backward()
-    (found,) = report
-    assert (found.calls, found.recorded, found.elements, found.at_bound) == (4, 2, 8, 2)
-    assert found.moved["min_norm"] == 0.5  # one gradient of four
-    assert (found.dtypes, found.bounds) == (["float32", "bfloat16"], [["0", ""], ["Tensor", ""]])
+    (finding,) = report
+    assert (finding.calls, finding.recorded, finding.elements, finding.at_bound) == (4, 2, 8, 2)
+    assert finding.moved["min_norm"] == 0.5  # one gradient of four
+    assert finding.dtypes == ["float32", "bfloat16"]
+    assert finding.bounds == [["0", ""], ["Tensor", ""]]
     assert "float32, bfloat16" in str(report) and "[0, ] [Tensor, ]" in str(report)
 
 
@@ -132,16 +133,16 @@ def test_a_row_for_each_gradient():
     """A pin is not named where it changes nothing, and an alias is named as its convention."""
     calls = [clampgrad.pin(pin)(f) for pin in (None, "half") for f in (clamp, relu)]
     report = audited(*calls, lambda: clampgrad.clamp(leaf(0.0), 0, 1, gradient="jax"))
-    found = sorted(f"{f.function}: {f.gradient}" for f in report)
-    assert found == ["clamp: half", "clamp: torch", "clampgrad.clamp: half", "relu: torch"]
+    rows = sorted(f"{f.function}: {f.gradient}" for f in report)
+    assert rows == ["clamp: half", "clamp: torch", "clampgrad.clamp: half", "relu: torch"]
 
 
 def test_a_schedule_of_bounds_is_no_list_of_them():
     with clampgrad.audit() as report:
         for step in range(100):
             leaf(0.0).clamp(0, 1 - step / 1000)
-    (found,) = report
-    assert found.calls == 100 and len(found.bounds) == 8
+    (finding,) = report
+    assert finding.calls == 100 and len(finding.bounds) == 8
     assert "8 or more pairs" in str(report)
 
 
@@ -160,8 +161,8 @@ def test_a_narrow_terminal_shows_records():
     text = report.text(40)
     assert max(map(len, text.splitlines())) <= 40 < max(map(len, report.text().splitlines()))
     words = " ".join(text.split())
-    for found in report:
-        for name, cell in zip(COLUMNS[2:], make_cells(found, report.place)[2:]):
+    for finding in report:
+        for name, cell in zip(COLUMNS[2:], make_cells(finding, report.place)[2:]):
             assert not cell or f"{name}: {cell}" in words
 
 
@@ -203,22 +204,22 @@ def test_json_has_what_the_report_has_as_numbers(tmp_path):
     assert [*data] == keys
     assert data["every"] == 2 and (data["compared"][0], data["compared"][-1]) == ("2.11", "2.15")
     assert data["skipped"] == {"meta tensors": 1} and "1 (meta tensors)" in str(report)
-    assert data["sites"] == json.loads(json.dumps([asdict(found) for found in report]))
+    assert data["sites"] == json.loads(json.dumps([asdict(finding) for finding in report]))
     assert {site["calls"] for site in data["sites"]} == {1} and data["suspects"] == []
 
 
 def test_a_bound_without_dimensions_is_a_tensor_beside_another():
     """A tie with it is shared under joint, where a tie with a number gives 0."""
-    (found,) = audited(lambda: leaf(0.0).clamp(torch.tensor(0.0), torch.ones(1)))
-    assert found.bounds == [["Tensor", "Tensor"]]
-    assert found.moved[OTHER] == (0.5 if OTHER == "joint" else 1)
+    (finding,) = audited(lambda: leaf(0.0).clamp(torch.tensor(0.0), torch.ones(1)))
+    assert finding.bounds == [["Tensor", "Tensor"]]
+    assert finding.moved[OTHER] == (0.5 if OTHER == "joint" else 1)
 
 
 def test_a_call_that_maximises_is_examined_as_one():
     """It passes the gradient that with_grad blocks where the loss is minimised."""
     ascent = lambda: clampgrad.clamp(leaf(-1.0), 0, gradient="with_grad", maximize=True)  # noqa: E731
-    (found,) = audited(ascent)
-    assert found.gradient == "with_grad" and found.moved["min_norm"] == 1
+    (finding,) = audited(ascent)
+    assert finding.gradient == "with_grad" and finding.moved["min_norm"] == 1
 
 
 def test_a_line_is_warned_of_once_for_each_of_its_dangers():
@@ -242,5 +243,5 @@ def test_the_example_of_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with clampgrad.audit() as report:
         exec(compile(script.read_text(), script, "exec"), {"__name__": "__main__"})
-    shown = str(report).partition(f"\n\n{CHANGED}")[0] + "\n"
-    assert shown == page.partition("```text\n")[2].partition("```")[0]
+    text = str(report).partition(f"\n\n{CHANGED}")[0] + "\n"
+    assert text == page.partition("```text\n")[2].partition("```")[0]

@@ -72,9 +72,9 @@ CALLS = {  # a call at its margin or at a bound: the operator that it calls
 def test_what_a_function_of_torch_calls(name):
     f, through = CALLS[name]
     report = seen(backward(f))
-    found = [x for x in report if x.recorded]
-    assert [(x.function, x.through, x.file) for x in found] == [(name, through, __file__)]
-    assert found[0].at_bound and found[0].by_release[0]
+    (finding,) = (x for x in report if x.recorded)
+    assert (finding.function, finding.through, finding.file) == (name, through, __file__)
+    assert finding.at_bound and finding.by_release[0]
     assert re.match(
         rf"Between 2.11 and 2.15 the gradient of 1 call changed: {name} at \S+, through {through}; "
         r"a pin restores it\.",
@@ -87,9 +87,9 @@ def test_the_module_of_a_loss():
     report = seen(
         backward(loss, leaf(1.0, 0.0)[None], torch.zeros(1, 2), torch.tensor([[3.0, 0.0]]))
     )
-    (found,) = report
-    assert (found.function, found.module) == ("triplet_margin_loss", "TripletMarginLoss")
-    assert "around the call of triplet_margin_loss" in found.remedy
+    (finding,) = report
+    assert (finding.function, finding.module) == ("triplet_margin_loss", "TripletMarginLoss")
+    assert "around the call of triplet_margin_loss" in finding.remedy
 
 
 # ---- Where Python does not look ------------------------------------------------------------------
@@ -172,37 +172,37 @@ PROGRAMS = {  # what runs: how many elements, and how many of them are at a boun
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_call_is_examined(name):
     program, elements, at_bound = PROGRAMS[name]
-    (found,) = seen(program)
-    assert (found.elements, found.at_bound) == (elements, at_bound)
-    assert found.by_release[0] and found.file == __file__
+    (finding,) = seen(program)
+    assert (finding.elements, finding.at_bound) == (elements, at_bound)
+    assert finding.by_release[0] and finding.file == __file__
 
 
 @pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in ("a thread", "a list")])
 def test_a_pin_holds_where_a_call_is_examined(name):
     """But for threads, which a block does not pin, and lists, which no pin reaches."""
-    (found,) = seen(PROGRAMS[name][0])
+    (finding,) = seen(PROGRAMS[name][0])
     with clampgrad.pin("min_norm"):
         (pinned,) = seen(PROGRAMS[name][0])
     assert pinned.gradient == "min_norm" and pinned.by_release == (0.0, "")
     assert pinned.moved["min_norm"] == 0 and (pinned.moved["inclusive"] or 1) > 0
-    assert found.gradient == "torch"
+    assert finding.gradient == "torch"
 
 
 def test_no_pin_is_promised_for_a_list():
     report = seen(PROGRAMS["a list"][0])
     assert "; no pin reaches a list of Tensors. " in report.summary()
-    (found,) = report
-    assert found.remedy.startswith(
+    (finding,) = report
+    assert finding.remedy.startswith(
         "No pin reaches a list: for each Tensor, call clampgrad.clamp_min("
     )
 
 
 def test_a_gradient_of_a_view_is_that_of_what_was_written():
     """Elements beside the view have their own gradient, which does not count."""
-    (found,) = seen(on_a_view)  # of 0.5, 1 and 2 with gradients 1, 2 and 3
+    (finding,) = seen(on_a_view)  # of 0.5, 1 and 2 with gradients 1, 2 and 3
     inclusive, joint = (1, 2, 0), (1, 0, 0)
-    norm = torch.tensor(inclusive if found.by_release[1] == "joint" else joint).float().norm()
-    assert found.by_release[0] == pytest.approx(2 / norm.item())
+    norm = torch.tensor(inclusive if finding.by_release[1] == "joint" else joint).float().norm()
+    assert finding.by_release[0] == pytest.approx(2 / norm.item())
 
 
 PARTS = {
@@ -223,10 +223,10 @@ def test_a_gradient_of_a_part_of_complex_numbers(part, at_bound, inside):
         written.clamp_(-1, 1)
         ((written * torch.tensor([1.0, 2.0])).sum() + 7 * torch.view_as_real(z).sum()).backward()
 
-    (found,) = seen(program)
+    (finding,) = seen(program)
     inclusive, joint = (at_bound, inside), (0, inside)
-    norm = torch.tensor(inclusive if found.by_release[1] == "joint" else joint).float().norm()
-    assert found.by_release[0] == pytest.approx(abs(at_bound) / norm.item())
+    norm = torch.tensor(inclusive if finding.by_release[1] == "joint" else joint).float().norm()
+    assert finding.by_release[0] == pytest.approx(abs(at_bound) / norm.item())
 
 
 def test_audits_of_two_threads_take_turns_at_what_they_share(monkeypatch):
@@ -234,12 +234,12 @@ def test_audits_of_two_threads_take_turns_at_what_they_share(monkeypatch):
     first_is_there, second_may_end = threading.Event(), threading.Event()
     observe, order = observer._implementation.pin_observe, []
 
-    def slowly(told):
-        order.append("begins" if told else "ends")
+    def slowly(function):
+        order.append("begins" if function else "ends")
         first_is_there.set()
         time.sleep(0.05)
         order.append("done")
-        return observe(told)
+        return observe(function)
 
     def other():
         first_is_there.wait()
@@ -295,8 +295,8 @@ def test_a_thread_that_runs_already():
     with clampgrad.audit() as report:
         go.set()
         done.wait()
-    (found,) = (x for x in report if x.recorded)
-    assert (found.function, found.through) == ("normalize", "clamp_min")
+    (finding,) = (x for x in report if x.recorded)
+    assert (finding.function, finding.through) == ("normalize", "clamp_min")
 
 
 def test_threads_see_relu_and_keep_their_profile_function():
@@ -304,11 +304,11 @@ def test_threads_see_relu_and_keep_their_profile_function():
     profile = lambda frame, event, arg: seen_by.append(event)  # noqa: E731
     threading.setprofile(profile)
     try:
-        (found,) = seen(in_a_thread(backward(F.relu, leaf())))
+        (finding,) = seen(in_a_thread(backward(F.relu, leaf())))
         assert threading.getprofile() is profile
     finally:
         threading.setprofile(before)
-    assert found.function == "relu" and "return" in seen_by
+    assert finding.function == "relu" and "return" in seen_by
 
 
 def test_two_audits_see_the_same():
@@ -428,8 +428,8 @@ def test_a_gradient_of_what_runs_again_at_a_site_of_forward(name):
     with clampgrad.audit() as report:
         clamp(leaf(0.5)).sum().backward()
         AGAIN[name](leaf(1.0)).sum().backward()
-    (found,) = report
-    assert found.by_release[0] and "the gradient of 1 call changed" in report.summary()
+    (finding,) = report
+    assert finding.by_release[0] and "the gradient of 1 call changed" in report.summary()
 
 
 # ---- What is not examined is said ----------------------------------------------------------------

@@ -66,8 +66,7 @@ def test_bounds_that_are_broadcast(monkeypatch):
     monkeypatch.setitem(broadcast.SHAPES, "cpu", shapes)
     rows = []
     for name, learned, functions in broadcast.cases("cpu", torch.float32):
-        ours, theirs = (functions[f]() for f in ("clampgrad.clamp", "torch.clamp"))
-        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(functions["clampgrad.clamp"](), functions["torch.clamp"]())
         times = {f: {"median": 1.0, "peak": 1} for f in functions}
         rows.append({"case": name, "learned": learned, "dtype": "float32", "functions": times})
     assert not [*broadcast.missed(rows)]
@@ -117,16 +116,16 @@ def test_the_rows_of_a_gpu_come_first(monkeypatch, tmp_path):
 
 
 def test_a_caption_names_the_processor():
-    found = records.machine()
-    said = records.made_on({"torch": "2.13.0", "machine": found})
-    assert said.startswith(f"torch 2.13.0, {found['cpu']}, ")
+    machine = records.machine()
+    caption = records.made_on({"torch": "2.13.0", "machine": machine})
+    assert caption.startswith(f"torch 2.13.0, {machine['cpu']}, ")
 
 
 def test_the_portable_implementation_keeps_its_bars():
     """In the record; and a bar that is missed is said to be."""
-    found = records.read("portable")
-    lines = [*bars.portable(found)]
+    record = records.read("portable")
+    lines = [*bars.portable(record)]
     assert len(lines) == 20 and not [line for line in lines if line.endswith("missed")]
-    for row in found["rows"]:
+    for row in record["rows"]:
         row["microseconds"]["torch.clamp"] /= 100
-    assert any(line.endswith("missed") for line in bars.portable(found))
+    assert any(line.endswith("missed") for line in bars.portable(record))

@@ -26,10 +26,10 @@ def test_help_and_version(command):
 
 
 def test_info_for_programs_and_for_people(command, monkeypatch):
-    for pin, shown in (None, None), ("half", "half"), ("jax", "half"):
+    for pin, expected in (None, None), ("half", "half"), ("jax", "half"):
         with clampgrad.pin(pin):
-            found = json.loads(command("info", "--json")[1])
-        assert found["pinned"] == shown and all(name.isidentifier() for name in found)
+            info = json.loads(command("info", "--json")[1])
+        assert info["pinned"] == expected and all(name.isidentifier() for name in info)
     monkeypatch.setattr(clampgrad._implementation.functions, "__file__", "torch_2_11_cu13/_C.so")
     assert ("cuda kernels    yes" in command("info")[1]) == (clampgrad.implementation == "compiled")
 

@@ -111,8 +111,8 @@ def test_messages_in_the_faq_are_those_of_the_code():
     code = re.sub(r'"\s*\n\s*f?"', "", "".join(p.read_text() for p in sources))
     with pytest.raises(ValueError) as torchs_own:
         torch.jit.script(clampgrad.nn.ReLU6())
-    said = code + str(torchs_own.value)
-    assert messages and [m for m in messages if m not in said] == []
+    messages_of_code = code + str(torchs_own.value)
+    assert messages and [m for m in messages if m not in messages_of_code] == []
 
 
 SNIPPETS = [

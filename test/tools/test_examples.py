@@ -20,8 +20,8 @@ assert len(PROGRAMS) == 6
 
 def leaves(file):
     """Flattens a JSON file to {path: leaf}."""
-    found, _ = tree_flatten_with_path(json.loads(file.read_text()))
-    return {tuple(k.key if isinstance(k, MappingKey) else k.idx for k in p): v for p, v in found}
+    pairs, _ = tree_flatten_with_path(json.loads(file.read_text()))
+    return {tuple(k.key if isinstance(k, MappingKey) else k.idx for k in p): v for p, v in pairs}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -49,10 +49,10 @@ KNOWN = {
 
 
 def test_what_is_documented_and_measured(rows):
-    for key, (limits, rule, expected, *said) in KNOWN.items():
+    for key, (limits, rule, expected, *verdicts) in KNOWN.items():
         row = rows[key]
         assert (row.limits, row.rule, row.expected) == (limits, rule, expected), key
-        assert said in ([], [row.verdict]), key
+        assert verdicts in ([], [row.verdict]), key
     assert rows["torch.clamp(x, 0, 6)", "x = 0"].measured == [(float(OLD),)]
     assert rows[RANKING, "x = 1, c = 0"].measured == [(-float(OLD) + 0.0,)]
     # 2.14 also changed which of the equal elements it is.
@@ -98,6 +98,6 @@ def test_the_command(command, monkeypatch):
 
 
 def test_how_a_survey_is_shown(rows):
-    found = clampgrad.Survey([*rows.values()][:7])
-    assert repr(found) == f"<clampgrad.Survey: torch {torch.__version__}, 7 points; print it>"
-    assert found.table().text() in html.unescape(found._repr_html_())
+    survey = clampgrad.Survey([*rows.values()][:7])
+    assert repr(survey) == f"<clampgrad.Survey: torch {torch.__version__}, 7 points; print it>"
+    assert survey.table().text() in html.unescape(survey._repr_html_())

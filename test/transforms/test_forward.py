@@ -96,7 +96,7 @@ def assert_identical(actual, expected, message, of_a_copy=False):
 def test_values_dtypes_and_strides(operator, layout, dtype):
     """They are torch's with a gradient to record, without one, inside a transform, and in place."""
     plain = LAYOUTS[layout](make(dtype)).detach()
-    wanted = [False, True] if dtype.is_floating_point else [False]
+    record_modes = [False, True] if dtype.is_floating_point else [False]
     for bounds in BOUNDS[operator]:
         expected = getattr(torch, operator)(plain, *bounds)
         # With a bound of NaN, x is copied first, so that it may change afterwards.
@@ -104,7 +104,7 @@ def test_values_dtypes_and_strides(operator, layout, dtype):
         calls = {c: partial(getattr(clampgrad, operator), gradient=c) for c in CONVENTIONS}
         if operator != "clamp" or None not in bounds:
             calls["mingrad"] = getattr(torch.ops.clampgrad, operator + "_mingrad")
-        for (name, f), recorded in product(calls.items(), wanted):
+        for (name, f), recorded in product(calls.items(), record_modes):
             y = f(plain.detach().requires_grad_(recorded), *bounds).detach()
             message = f"{bounds} {name}, recorded: {recorded}"
             assert_identical(y, expected, message, of_a_copy=recorded and copied)
@@ -113,13 +113,13 @@ def test_values_dtypes_and_strides(operator, layout, dtype):
                 assert_identical(y, expected, f"{message}, transformed")
         if layout in SHARED or expected.dtype != dtype:
             continue  # in place, an error
-        for recorded in wanted:
-            theirs = LAYOUTS[layout](make(dtype))
+        for recorded in record_modes:
+            stock = LAYOUTS[layout](make(dtype))
             x = LAYOUTS[layout](lambda *s: make(dtype)(*s).requires_grad_(recorded).clone())  # noqa: B023
-            getattr(torch, operator + "_")(theirs, *bounds)
+            getattr(torch, operator + "_")(stock, *bounds)
             assert getattr(clampgrad, operator + "_")(x, *bounds) is x
             assert x.requires_grad == recorded
-            assert_identical(x.detach(), theirs, f"{bounds}, in place")
+            assert_identical(x.detach(), stock, f"{bounds}, in place")
 
 
 CALLS = {
@@ -138,19 +138,19 @@ def test_strides_of_results_and_gradients(layout, call):
     """With other strides, a convolution before the clamp sums in another
     order. A tangent changes nothing."""
     x = LAYOUTS[layout](lambda *shape: torch.randn(shape)).detach().requires_grad_()
-    theirs, ours = (CALLS[call](m, x) for m in (torch, clampgrad))
-    assert_identical(ours.detach(), theirs.detach(), call)
+    stock, result = (CALLS[call](m, x) for m in (torch, clampgrad))
+    assert_identical(result.detach(), stock.detach(), call)
     with fwad.dual_level():
         dual = fwad.make_dual(x, x.detach().view_as(x))
         beside = [fwad.unpack_dual(CALLS[call](m, dual)).primal for m in (torch, clampgrad)]
     if layout != "permuted and expanded":  # docs/support.md
         assert_identical(beside[1].detach(), beside[0].detach(), call, of_a_copy=True)
-    g = torch.randn(theirs.shape)
-    expected, found, *others = (torch.autograd.grad(y, x, g)[0] for y in (theirs, ours, *beside))
-    for gradient in (found, *others):
+    g = torch.randn(stock.shape)
+    expected, actual, *others = (torch.autograd.grad(y, x, g)[0] for y in (stock, result, *beside))
+    for gradient in (actual, *others):
         assert_same(gradient, expected)
     if "layout" not in call and "broadcast" not in call:  # torch's own may lie as either argument
-        assert strides(found) == strides(expected)
+        assert strides(actual) == strides(expected)
 
 
 @pytest.mark.compiled("the portable implementation saves the arguments themselves")

@@ -293,7 +293,7 @@ def test_a_tangent_under_no_grad_is_a_constant_to_the_outer_level(in_place):
         slope = grad(lambda x: torch.func.jvp(f, (x,), (torch.ones(()),))[which])
         return slope(torch.tensor(0.3)).item()
 
-    ours = clampgrad.clamp_ if in_place else clampgrad.clamp
-    torchs = torch.clamp_ if in_place else torch.clamp
+    functions = (clampgrad.clamp_, torch.clamp_) if in_place else (clampgrad.clamp, torch.clamp)
     for which in (0, 1):
-        assert outer(lambda x: ours(x, 0, 1), which) == outer(lambda x: torchs(x, 0, 1), which)
+        actual, expected = (outer(lambda x, f=f: f(x, 0, 1), which) for f in functions)
+        assert actual == expected

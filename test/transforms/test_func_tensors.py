@@ -41,32 +41,31 @@ def loop(f, in_dims, args):
 def test_some_of_three_tensors_are_batched(convention, in_dims, chunk):
     clamp, args = partial(clampgrad.clamp, gradient=convention), batched(in_dims, 4)
     slopes = grad(lambda *args: (clamp(*args) * torch.arange(1.0, 5)).sum(), (0, 1, 2))
-    found = vmap(slopes, in_dims, chunk_size=chunk)(*args)
-    for ours, alone in zip(found, loop(slopes, in_dims, args)):
-        assert_same(ours, alone)
+    assert_same(vmap(slopes, in_dims, chunk_size=chunk)(*args), loop(slopes, in_dims, args))
     example = [values(4, seed=seed) for seed in range(3)]
-    whole = jacrev(clamp, (0, 1, 2))(*example)
-    for ours, expected in zip(jacrev(clamp, (0, 1, 2), chunk_size=chunk)(*example), whole):
-        assert_same(ours, expected)
+    whole, in_chunks = (
+        jacrev(clamp, (0, 1, 2), chunk_size=size)(*example) for size in (None, chunk)
+    )
+    assert_same(in_chunks, whole)
 
 
 def test_a_batch_dimension_of_more_dimensions_than_a_bound_has():
     """The batch comes first there, and the dimensions of the bound are aligned with the others."""
     x, lo = values(2, 3, 4, seed=0), values(2, 3, seed=1)
-    found = vmap(lambda x: clampgrad.clamp(x, lo, 5.0), in_dims=2, out_dims=2)(x)
-    assert_same(found, torch.clamp(x, lo[..., None], torch.tensor(5.0)))
+    result = vmap(lambda x: clampgrad.clamp(x, lo, 5.0), in_dims=2, out_dims=2)(x)
+    assert_same(result, torch.clamp(x, lo[..., None], torch.tensor(5.0)))
 
 
 @pytest.mark.parametrize("name", ["maximum", "clamp_min", "clamp_max"])
 def test_the_innermost_vmap_batches_no_argument(name):
-    ours, theirs = getattr(clampgrad, name), getattr(torch, name)
+    functions = getattr(clampgrad, name), getattr(torch, name)
 
     def inner(f, x, c):
         return grad(lambda x: vmap(lambda t: (t * f(x, c)).sum())(torch.ones(5)).sum())(x)
 
     x, c = torch.randn(3, 4), torch.randn(3, 4)
-    found, expected = (vmap(lambda x, c, f=f: inner(f, x, c))(x, c) for f in (ours, theirs))
-    assert_same(found, expected)
+    actual, expected = (vmap(lambda x, c, f=f: inner(f, x, c))(x, c) for f in functions)
+    assert_same(actual, expected)
 
 
 # ---- Promotion under vmap ------------------------------------------------------------------------

@@ -66,9 +66,9 @@ def test_a_wrapper_sees_aten_alone(operator, convention, suffix):
         run()
     y, gradient = run()
     assert type(y) is type(gradient) is TwoTensor
-    for x, result, found in ((a, y.detach().a, gradient.a), (b, y.detach().b, gradient.b)):
+    for x, result, actual in ((a, y.detach().a, gradient.a), (b, y.detach().b, gradient.b)):
         assert_same(result, getattr(torch, operator)(x, **BOUNDS[operator]))
-        assert_same(found, gradient_of_x(convention, x, g, **BOUNDS[operator]))
+        assert_same(actual, gradient_of_x(convention, x, g, **BOUNDS[operator]))
     assert seen and {f.namespace for f in seen} == {"aten"}
 
 
@@ -77,5 +77,5 @@ def test_a_wrapper_compiled(backend):
     leaf = TwoTensor(random_with_ties(40), random_with_ties(40, seed=1)).requires_grad_()
     y = torch.compile(lambda x: f(x), backend=backend, fullgraph=True)(leaf)
     (gradient,) = torch.autograd.grad(y, leaf, TwoTensor(torch.ones(40), torch.ones(40)))
-    for x, found in ((leaf.a, gradient.a), (leaf.b, gradient.b)):
-        assert_same(found, gradient_of_x("half", x.detach(), torch.ones(40), 0, 1))
+    for x, actual in ((leaf.a, gradient.a), (leaf.b, gradient.b)):
+        assert_same(actual, gradient_of_x("half", x.detach(), torch.ones(40), 0, 1))

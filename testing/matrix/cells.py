@@ -49,7 +49,7 @@ LAYOUTS = {
 }
 
 
-def shown(thing, first):
+def format_call(thing, first):
     """The call that makes it: the first fields by position, the others
     if they are not the default."""
     values = {f.name: getattr(thing, f.name) for f in fields(thing)}
@@ -71,7 +71,7 @@ class Arg:
     want: bool = True
 
     def __repr__(self):
-        return shown(self, 2)
+        return format_call(self, 2)
 
     def make(self):
         dtype = getattr(torch, self.dtype)
@@ -96,7 +96,7 @@ class Cell:
     seed: int = 0  # of the incoming gradient
 
     def __repr__(self):
-        return shown(self, 2)
+        return format_call(self, 2)
 
     @cached_property
     def text(self):
@@ -211,8 +211,8 @@ def gradients(cell, args, want, g):
     y = cell.forward(args)
     operator, given = cell.reduced()
     args, want = ([every[i] for i in given] for every in (args, want))
-    found = reference.gradients(operator, cell.gradient, cell.maximize, args, want, g, y)
-    return [s for s, i in zip(found, given) if isinstance(cell.args[i], Arg)]
+    shares = reference.gradients(operator, cell.gradient, cell.maximize, args, want, g, y)
+    return [s for s, i in zip(shares, given) if isinstance(cell.args[i], Arg)]
 
 
 def fresh(cell):

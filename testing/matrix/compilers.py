@@ -72,9 +72,9 @@ def traced(name, mode, costly):
         graph = make_fx(step, tracing_mode=mode)(*given)
         if "clampgrad" in graph.code:
             raise Wrong(graph.code)
-        y, *found = graph(*given)
+        y, *gradients = graph(*given)
         if should.g is not None:
-            check_result(cell, leaves, y, found)
+            check_result(cell, leaves, y, gradients)
         check_same("value", y, should.value)
 
 
@@ -211,14 +211,12 @@ def check_together(cells):
             results = step(args, [*map(numbers_of, now)])
             gs = [expected(cell).g for cell in now]
             recorded = [i for i, g in enumerate(gs) if g is not None]
-            wanted = sum((leaves[i] for i in recorded), [])
+            inputs = sum((leaves[i] for i in recorded), [])
             ys = [results[i] for i in recorded]
-            found = iter(grad(ys, wanted, [gs[i].clone() for i in recorded]) if ys else ())
+            gradients = iter(grad(ys, inputs, [gs[i].clone() for i in recorded]) if ys else ())
             for cell, of_cell, y, g in zip(now, leaves, results, gs):
-                given = (
-                    [] if g is None else [next(found) for _ in leaves_that_require_grad(of_cell)]
-                )
-                check_result(cell, of_cell, y, given)
+                differentiated = [] if g is None else leaves_that_require_grad(of_cell)
+                check_result(cell, of_cell, y, [next(gradients) for _ in differentiated])
 
 
 @whole_context("compile, Inductor", accepts=compilable, costly=True)

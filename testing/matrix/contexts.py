@@ -55,30 +55,30 @@ class Wrong(AssertionError):
     pass
 
 
-def check_same(what, actual, wanted, exact=True):
+def check_same(what, actual, expected, exact=True):
     """Equal values, NaN equal to NaN, same dtype and shape; to rounding after a sum."""
-    found, should = ((t.dtype, tuple(t.shape)) for t in (actual, wanted))
-    if found != should:
-        raise Wrong(f"{what}: {found} instead of {should}")
-    a, w = actual.detach(), wanted.detach()
-    equal = (a == w) | (a.isnan() & w.isnan())
+    kind, expected_kind = ((t.dtype, tuple(t.shape)) for t in (actual, expected))
+    if kind != expected_kind:
+        raise Wrong(f"{what}: {kind} instead of {expected_kind}")
+    a, b = actual.detach(), expected.detach()
+    equal = (a == b) | (a.isnan() & b.isnan())
     if not exact and a.dtype.is_floating_point:
         # Relative to the terms, a few of about 1, where a sum cancels.
         terms = torch.finfo(torch.promote_types(a.dtype, torch.float32)).eps
         rounding = torch.finfo(a.dtype).eps
-        equal |= torch.isclose(a.double(), w.double(), rtol=4 * rounding, atol=64 * terms)
+        equal |= torch.isclose(a.double(), b.double(), rtol=4 * rounding, atol=64 * terms)
         # Whether a sum overflows depends on its order.
         most = torch.finfo(a.dtype).max * (1 - 4 * rounding)
-        equal |= (a.abs() >= most) & (w.abs() >= most) & (a.sign() == w.sign())
+        equal |= (a.abs() >= most) & (b.abs() >= most) & (a.sign() == b.sign())
     if not equal.all():
-        raise Wrong(f"{what}: {a.tolist()} instead of {w.tolist()}")
+        raise Wrong(f"{what}: {a.tolist()} instead of {b.tolist()}")
 
 
-def check_gradients(cell, leaves, found, full, where="gradient"):
-    found = iter(found)
+def check_gradients(cell, leaves, actual, full, where="gradient"):
+    actual = iter(actual)
     for i, (leaf, share) in enumerate(zip(leaves, full)):
         if leaf.requires_grad:
-            gradient = next(found)
+            gradient = next(actual)
             gradient = torch.zeros_like(leaf) if gradient is None else gradient
             summed = share.shape != leaf.shape
             check_same(
@@ -101,13 +101,13 @@ def grad(y, leaves, g, **more):
     return torch.autograd.grad(y, leaves_that_require_grad(leaves), g, allow_unused=True, **more)
 
 
-def check_result(cell, leaves, y, found):
+def check_result(cell, leaves, y, actual):
     should = expected(cell)
     check_same("value", y, should.value)
     if not should.full:
         assert not y.requires_grad, "a gradient where torch has none"
     else:
-        check_gradients(cell, leaves, found, should.full)
+        check_gradients(cell, leaves, actual, should.full)
 
 
 def reverse_context(name, accepts=always, costly=False):
@@ -118,8 +118,8 @@ def reverse_context(name, accepts=always, costly=False):
             leaves = leaves_of(cell)
             args = cell.laid_out(leaves)
             g = expected(cell).g
-            y, found = (f(*args), []) if g is None else context(f, leaves, args, g.clone())
-            check_result(cell, leaves, y, found)
+            y, gradients = (f(*args), []) if g is None else context(f, leaves, args, g.clone())
+            check_result(cell, leaves, y, gradients)
 
         CONTEXTS[name] = Context(run, accepts, costly)
         return context
@@ -181,10 +181,10 @@ def gradient_of_zeros(f, leaves, args, g):
     """A ZeroTensor, as forward mode makes of what has no tangent."""
     y = f(*args)
     zeros = torch._efficientzerotensor(g.shape, dtype=g.dtype, device=g.device)
-    found = [grad(y, leaves, z, retain_graph=True) for z in (zeros, torch.zeros_like(g))]
-    for v, wanted in zip(*found):
-        if wanted is not None:
-            check_same("gradient of zeros", v + 0, wanted)
+    gradients = [grad(y, leaves, z, retain_graph=True) for z in (zeros, torch.zeros_like(g))]
+    for lazy, dense in zip(*gradients):
+        if dense is not None:
+            check_same("gradient of zeros", lazy + 0, dense)
     return y, grad(y, leaves, g)
 
 
@@ -248,12 +248,12 @@ def changed_after(f, cell):
         y.fill_(99)
         args[0].fill_(99)
     try:
-        found = grad(y, leaves, should.g.clone())
+        gradients = grad(y, leaves, should.g.clone())
     except RuntimeError as e:
         if public(cell) or "modified by an inplace operation" not in str(e):
             raise
     else:
-        check_result(cell, leaves, kept.requires_grad_(), found)
+        check_result(cell, leaves, kept.requires_grad_(), gradients)
 
 
 def public(cell):
@@ -276,11 +276,11 @@ def keeps_signs(cell):
     )
 
 
-def same_signs(what, actual, wanted):
+def same_signs(what, actual, expected):
     """NaN apart, whose sign means nothing."""
-    differ = (actual.signbit() != wanted.signbit()) & ~wanted.isnan()
+    differ = (actual.signbit() != expected.signbit()) & ~expected.isnan()
     if differ.any():
-        raise Wrong(f"sign of {what}: {actual.tolist()} instead of {wanted.tolist()}")
+        raise Wrong(f"sign of {what}: {actual.tolist()} instead of {expected.tolist()}")
 
 
 @whole_context("signs of zeros", accepts=keeps_signs)
@@ -293,9 +293,9 @@ def signs(f, cell):
         tie = torch.zeros_like(y, dtype=torch.bool) if cell.numbers else y == 0
         same_signs("the value", *(torch.where(tie, 1, t) for t in (y, should.value)))
     if should.g is not None:
-        found = iter(grad(y, leaves, should.g.clone()))
+        gradients = iter(grad(y, leaves, should.g.clone()))
         for i, (leaf, share) in enumerate(zip(leaves, should.full)):
-            if leaf.requires_grad and (v := next(found)) is not None:
+            if leaf.requires_grad and (v := next(gradients)) is not None:
                 same_signs(f"the gradient of Tensor {i}", v, share.to(v.dtype))
 
 
@@ -320,9 +320,9 @@ def flushed(f, cell):
         return
     try:
         should = fresh(cell)
-        found = iter(grad(f(*cell.laid_out(leaves)), leaves, should.g.clone()))
+        gradients = iter(grad(f(*cell.laid_out(leaves)), leaves, should.g.clone()))
         for i, (leaf, share) in enumerate(zip(leaves, should.full)):
-            if leaf.requires_grad and (v := next(found)) is not None:
+            if leaf.requires_grad and (v := next(gradients)) is not None:
                 sides = (torch.where(t.abs() < 1e-37, 0, t) for t in (v, reduced_to(share, leaf)))
                 check_same(f"gradient of Tensor {i}", *sides, exact=share.shape == leaf.shape)
     finally:
@@ -395,24 +395,25 @@ def linear(cell):
 def batched_gradients(f, leaves, args, g):
     y = f(*args)
     both = torch.stack((g, torch.ones_like(g)))
-    found = grad(y, leaves, both, is_grads_batched=True)
-    return y, [None if v is None else v[0] for v in found]
+    gradients = grad(y, leaves, both, is_grads_batched=True)
+    return y, [None if v is None else v[0] for v in gradients]
 
 
 @whole_context("vectorized jacobian", accepts=has_gradient)
 def vectorized(f, cell):
     leaves = leaves_of(cell)
-    wanted = [i for i, leaf in enumerate(leaves) if leaf.requires_grad]
+    differentiated = [i for i, leaf in enumerate(leaves) if leaf.requires_grad]
 
-    def of_wanted(*some):
+    def of_differentiated(*some):
         some = iter(some)
-        return f(*cell.laid_out([next(some) if i in wanted else v for i, v in enumerate(leaves)]))
+        every = [next(some) if i in differentiated else v for i, v in enumerate(leaves)]
+        return f(*cell.laid_out(every))
 
-    given = tuple(leaves[i].detach() for i in wanted)
-    found = torch.autograd.functional.jacobian(of_wanted, given, vectorize=True)
+    given = tuple(leaves[i].detach() for i in differentiated)
+    jacobian = torch.autograd.functional.jacobian(of_differentiated, given, vectorize=True)
     value = expected(cell).value
-    for n, i in enumerate(wanted):
-        total = found[n].flatten(0, value.dim() - 1) if value.dim() else found[n][None]
+    for n, i in enumerate(differentiated):
+        total = jacobian[n].flatten(0, value.dim() - 1) if value.dim() else jacobian[n][None]
         for k in range(min(value.numel(), 4)):
             g = torch.zeros_like(value).flatten()
             g[k] = 1
@@ -430,11 +431,11 @@ def double_backward(f, cell):
     should = expected(cell)
     g = should.g.clone().requires_grad_()
     y = f(*cell.laid_out(leaves))
-    found = grad(y, leaves, g, create_graph=True)
-    check_gradients(cell, leaves, found, should.full)
+    gradients = grad(y, leaves, g, create_graph=True)
+    check_gradients(cell, leaves, gradients, should.full)
     every = [numbers(i, leaf.shape, leaf.dtype, FINITE) for i, leaf in enumerate(leaves)]
     tangents = [t for t, w in zip(every, cell.want) if w]
-    pairs = [(v, t) for v, t in zip(found, tangents) if v is not None and v.requires_grad]
+    pairs = [(v, t) for v, t in zip(gradients, tangents) if v is not None and v.requires_grad]
     if not pairs:
         assert cell.gradient == "restoring" or y.numel() == 0, "no gradient with respect to g"
         return
@@ -548,16 +549,16 @@ def dual_recorded(f, cell):
         with fwad.dual_level():
             args = with_tangents([leaf * 1 for leaf in leaves], ones)
             y = f(*cell.laid_out(args))
-            found = grad(y, leaves, should.g, retain_graph=True)
+            actual = grad(y, leaves, should.g, retain_graph=True)
             dual = grad(y, leaves, fwad.make_dual(should.g.clone(), along))
             tangents = [None if v is None else fwad.unpack_dual(v).tangent for v in dual]
-            return y, found, tangents
+            return y, actual, tangents
 
     if not linear(cell):
         return no_jvp(run)
-    y, found, tangents = run()
+    y, actual, tangents = run()
     check_same("value", y, should.value)
-    check_gradients(cell, leaves, found, should.full)
+    check_gradients(cell, leaves, actual, should.full)
     args, want = cell.fill(cell.tensors), cell.spread(cell.want)
     check_gradients(cell, leaves, tangents, gradients(cell, args, want, along), "tangent")
 
@@ -577,9 +578,9 @@ def one_tangent(f, cell):
 
         if not linear(cell):
             return no_jvp(run)
-        wanted, tangent = expected_tangent(cell, tangents, cell.want, should.g), run()
-        tangent = torch.zeros_like(wanted) if tangent is None else tangent
-        check_same(f"tangent along Tensor {i}", tangent, wanted)
+        true_tangent, tangent = expected_tangent(cell, tangents, cell.want, should.g), run()
+        tangent = torch.zeros_like(true_tangent) if tangent is None else tangent
+        check_same(f"tangent along Tensor {i}", tangent, true_tangent)
 
 
 # ---- Two calls -----------------------------------------------------------------------------------
@@ -608,12 +609,11 @@ def twice(f, cell, call):
     of_first = gradients(cell, first, want, of_second[0].to(should.value.dtype))
     y = call(getattr(f, "itself", f), leaves)
     check_same("value", y, cell.forward(second))
-    found = grad(y, leaves, should.g.clone())
+    actual = iter(grad(y, leaves, should.g.clone()))
     shares = [of_first[0], *(a + b for a, b in zip(of_first[1:], of_second[1:]))]
-    wanted = iter(found)
     for i, (leaf, share) in enumerate(zip(leaves, shares)):
         if leaf.requires_grad:
-            gradient = next(wanted)
+            gradient = next(actual)
             gradient = torch.zeros_like(leaf) if gradient is None else gradient
             check_same(f"gradient of Tensor {i}", gradient, reduced_to(share, leaf), exact=i == 0)
 
@@ -659,9 +659,9 @@ def torchs_own(cell, tensors):
 def meta(f, cell):
     leaves = [t.to("meta").requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
     y = f(*leaves)
-    found, wanted = ((t.dtype, t.shape, t.stride()) for t in (y, torchs_own(cell, leaves)))
-    if found != wanted:
-        raise Wrong(f"{found} instead of {wanted}")
+    layout, stock_layout = ((t.dtype, t.shape, t.stride()) for t in (y, torchs_own(cell, leaves)))
+    if layout != stock_layout:
+        raise Wrong(f"{layout} instead of {stock_layout}")
     if expected(cell).g is not None:
         for leaf, v in zip(leaves_that_require_grad(leaves), grad(y, leaves, torch.empty_like(y))):
             assert v is None or v.shape == leaf.shape
@@ -673,9 +673,9 @@ def meta(f, cell):
 @whole_context("strides as torch's")
 def strides(f, cell):
     args = cell.laid_out(leaves_of(cell))
-    theirs, y = torchs_own(cell, args), f(*args)
-    if y.stride() != theirs.stride():
-        raise Wrong(f"strides of the result: {y.stride()} instead of {theirs.stride()}")
+    stock, y = torchs_own(cell, args), f(*args)
+    if y.stride() != stock.stride():
+        raise Wrong(f"strides of the result: {y.stride()} instead of {stock.stride()}")
 
 
 @whole_context("strides of gradients")

@@ -20,12 +20,12 @@ CHEAP = [c for c in CONTEXTS if not CONTEXTS[c].costly]
 def shapes(r, count):
     """Shapes that broadcast: each drops or shrinks some dimensions of one."""
     whole = [r.choice([0, 1, 2, 3, 4, 5, 2, 3]) for _ in range(r.choice([0, 1, 1, 1, 2, 2, 3, 4]))]
-    found = [tuple(whole)]
+    result = [tuple(whole)]
     for _ in range(count - 1):
         part = whole[r.choice([0, 0, 0, 1, len(whole)]) :]
-        found.append(tuple(1 if r.choice([0, 0, 0, 1]) else n for n in part))
-    r.shuffle(found)
-    return found if r.choice([0, 1]) else [tuple(whole)] * count
+        result.append(tuple(1 if r.choice([0, 0, 0, 1]) else n for n in part))
+    r.shuffle(result)
+    return result if r.choice([0, 1]) else [tuple(whole)] * count
 
 
 def draw(r, whole=None, contexts=CHEAP):

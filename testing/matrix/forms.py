@@ -177,15 +177,15 @@ def module(in_place):
     """nn.Clamp; the call makes it if its bounds are Tensors that a context makes."""
 
     def make(cell):
-        named = {"gradient": cell.gradient, "maximize": cell.maximize, "inplace": in_place}
+        keywords = {"gradient": cell.gradient, "maximize": cell.maximize, "inplace": in_place}
 
         def f(*tensors):
             x, *bounds = cell.fill(tensors)
-            made = f.module or clampgrad.nn.Clamp(*bounds_of(cell, [x, *bounds]), **named)
+            made = f.module or clampgrad.nn.Clamp(*bounds_of(cell, [x, *bounds]), **keywords)
             return made(x.clone() if in_place else x)
 
         bounds = bounds_of(cell, cell.args)
-        f.module = clampgrad.nn.Clamp(*bounds, **named) if cell.numbers else None
+        f.module = clampgrad.nn.Clamp(*bounds, **keywords) if cell.numbers else None
         return f
 
     return make

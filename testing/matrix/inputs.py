@@ -87,8 +87,8 @@ def with_tensors(operator):
     every = tensors(operator)
     yield "Tensors", every
     for i, name in enumerate(ARGUMENTS[operator]):
-        for how, wanted in (("frozen", False), ("alone", True)):
-            some = (replace(a, want=(i == j) == wanted) for j, a in enumerate(every))
+        for how, is_alone in (("frozen", False), ("alone", True)):
+            some = (replace(a, want=(i == j) == is_alone) for j, a in enumerate(every))
             yield f"Tensors: {name} {how}", tuple(some)
     for dtype in ("float16", "bfloat16", "float64"):
         yield f"Tensors: {dtype}", tensors(operator, dtype)
@@ -164,14 +164,14 @@ LAID_OUT = {
 
 def layouts(operator):
     """(name, args): shapes and memory."""
-    found = {}
+    cases = {}
     for kind in ("numbers", "Tensors") if operator in CLAMPS else ("Tensors",):
         more = {f"{kind}: {name}": (shape, "plain") for name, shape in SHAPES.items()}
         more |= {f"{kind}: {name}": laid_out for name, laid_out in LAID_OUT.items()}
-        found |= {name: shaped(operator, kind, *how) for name, how in more.items()}
+        cases |= {name: shaped(operator, kind, *how) for name, how in more.items()}
         if kind == "Tensors":
             x, *rest = shaped(operator, kind, (3, 4))
             for layout in ("neg", "transposed"):
                 bounds = (replace(b, layout=layout) for b in rest)
-                found[f"Tensors: {layout} bound"] = (x, *bounds)
-    return found
+                cases[f"Tensors: {layout} bound"] = (x, *bounds)
+    return cases

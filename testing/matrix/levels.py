@@ -83,13 +83,13 @@ class Nest:
 
         variables = tuple(args[i] for i in chosen)
         if kind == "vjp":
-            y, pull, found = vjp(inner, *variables, has_aux=True)
-            return y, (*found, pull(self.cotangent(k, y.shape, y.dtype)))
+            y, pull, inner_results = vjp(inner, *variables, has_aux=True)
+            return y, (*inner_results, pull(self.cotangent(k, y.shape, y.dtype)))
         tangents = tuple(self.tangent(k, i, v.shape) for i, v in zip(chosen, variables))
         if FORMS[self.cell.form].in_place:  # batched as the tensor is, or vmap refuses to write
             tangents = tuple(t + torch.zeros_like(v) for t, v in zip(tangents, variables))
-        y, tangent, found = jvp(inner, variables, tangents, has_aux=True)
-        return y, (*found, tangent)
+        y, tangent, inner_results = jvp(inner, variables, tangents, has_aux=True)
+        return y, (*inner_results, tangent)
 
     def cotangent(self, k, shape, dtype):
         return numbers(self.cell.seed + k, shape, dtype)
@@ -102,19 +102,19 @@ class Nest:
     def check(self, f):
         cell = self.cell
         leaves = [self.physical(i).requires_grad_(w) for i, w in enumerate(cell.want)]
-        y, found = self.run(f, 0, leaves)
+        y, level_results = self.run(f, 0, leaves)
         logical = cell.forward(cell.fill(self.tensors))
         every = [self.aligned(i, logical.dim()) for i in range(len(leaves))]
         value = cell.forward(cell.fill(every))
         shape = y.shape
         check_same("value", y, value.reshape(shape))
         levels = [k for k in range(len(self.word)) if self.word[k] != "vmap"]
-        for k, results in zip(reversed(levels), found):
+        for k, results in zip(reversed(levels), level_results):
             self.check_level(k, results, every, value)
         if any(cell.want):
             g = numbers(cell.seed, value.shape, value.dtype)
-            found = grad(y, leaves, g.reshape(shape))
-            self.check_shares("outside of all levels", cell.want, g, found, every)
+            gradients = grad(y, leaves, g.reshape(shape))
+            self.check_shares("outside of all levels", cell.want, g, gradients, every)
 
     def check_level(self, k, results, every, value):
         cell, chosen = self.cell, self.chosen[k]
@@ -133,10 +133,10 @@ class Nest:
         total = expected_tangent(cell, tangents, want, None, cell.fill(every))
         check_same(where, results, total.reshape(results.shape), exact=False)
 
-    def check_shares(self, where, want, g, found, every, outside=0):
+    def check_shares(self, where, want, g, results, every, outside=0):
         """Dimensions of the vmaps outside of this level stay; those inside are summed, or stay."""
         should = gradients(self.cell, self.cell.fill(every), self.cell.spread(want), g)
-        for i, result in zip([i for i, w in enumerate(want) if w], found):
+        for i, result in zip([i for i, w in enumerate(want) if w], results):
             share, kept = should[i], [*g.shape[:outside], *every[i].shape[outside:]]
             summed = list(share.shape) != kept
             share = (share.sum_to_size(kept) if summed else share).to(self.tensors[i].dtype)
@@ -180,24 +180,24 @@ for _word in WORDS:
 
 def pulled(f, cell):
     """That function, and the one that pulls tangents of its results back to g."""
-    wanted = [i for i, w in enumerate(cell.want) if w]
+    differentiated = [i for i, w in enumerate(cell.want) if w]
 
     def pull(g):
-        def of_wanted(*some):
-            given = dict(zip(wanted, some))
+        def of_differentiated(*some):
+            given = dict(zip(differentiated, some))
             return f(*(given.get(i, t) for i, t in enumerate(cell.tensors)))
 
-        return vjp(of_wanted, *(cell.tensors[i] for i in wanted))[1](g)
+        return vjp(of_differentiated, *(cell.tensors[i] for i in differentiated))[1](g)
 
     def pushed_to(g, *tangents):
-        given = dict(zip(wanted, tangents))
+        given = dict(zip(differentiated, tangents))
         return expected_tangent(cell, [given.get(i) for i in range(len(cell.want))], cell.want, g)
 
     return pull, pushed_to
 
 
-def tangents_of(found):
-    return tuple(numbers(i, v.shape, v.dtype, FINITE) for i, v in enumerate(found))
+def tangents_of(tensors):
+    return tuple(numbers(i, v.shape, v.dtype, FINITE) for i, v in enumerate(tensors))
 
 
 def again(name):
@@ -214,9 +214,9 @@ def again(name):
 @again("vjp of vjp")
 def reverse_over_reverse(f, cell, g):
     pull, pushed_to = pulled(f, cell)
-    found, back = vjp(pull, g)
-    tangents = tangents_of(found)
-    check_gradients(cell, leaves_of(cell), found, expected(cell).full)
+    gradients, back = vjp(pull, g)
+    tangents = tangents_of(gradients)
+    check_gradients(cell, leaves_of(cell), gradients, expected(cell).full)
     check_same("gradient of g", back(tangents)[0], pushed_to(g, *tangents), exact=False)
 
 
@@ -226,9 +226,9 @@ def forward_over_reverse(f, cell, g):
     tangent = numbers(cell.seed + 1, g.shape, g.dtype, FINITE)
     if not linear(cell) and cell.want[0]:
         return no_jvp(lambda: jvp(pulled(f, cell)[0], (g,), (tangent,)))
-    found, tangents = jvp(pulled(f, cell)[0], (g,), (tangent,))
+    actual, tangents = jvp(pulled(f, cell)[0], (g,), (tangent,))
     leaves, args, want = leaves_of(cell), cell.fill(cell.tensors), cell.spread(cell.want)
-    check_gradients(cell, leaves, found, expected(cell).full)
+    check_gradients(cell, leaves, actual, expected(cell).full)
     check_gradients(cell, leaves, tangents, gradients(cell, args, want, tangent), "tangent")
 
 
@@ -247,17 +247,17 @@ def check_rows(gs, of_gs, tangents, pushed_to):
 def batched_and_reversed(f, cell, g):
     pull, pushed_to = pulled(f, cell)
     gs = two_rows(g)
-    found, back = vjp(vmap(pull), gs)
-    tangents = tangents_of(found)
+    gradients, back = vjp(vmap(pull), gs)
+    tangents = tangents_of(gradients)
     check_rows(gs, back(tangents)[0], tangents, pushed_to)
 
 
 @again("is_grads_batched, differentiated")
 def batched_twice(f, cell, g):
     leaves, gs = leaves_of(cell), two_rows(g).requires_grad_()
-    found = grad(f(*leaves), leaves, gs, is_grads_batched=True, create_graph=True)
-    tangents = tangents_of(found)
-    of_gs = torch.autograd.grad(found, gs, tangents)[0]
+    gradients = grad(f(*leaves), leaves, gs, is_grads_batched=True, create_graph=True)
+    tangents = tangents_of(gradients)
+    of_gs = torch.autograd.grad(gradients, gs, tangents)[0]
     check_rows(gs.detach(), of_gs, tangents, pulled(f, cell)[1])
 
 
@@ -265,19 +265,19 @@ def batched_twice(f, cell, g):
 
 
 def curved(f, cell, at):
-    """f along x + at v + at^2 w / 2, for every argument that is wanted: its
+    """f along x + at v + at^2 w / 2, for every differentiated argument: its
     second derivative at 0 is the tangent of the result along w, because the table is a constant."""
     along = []
-    for i, (x, wanted) in enumerate(zip(cell.tensors, cell.want)):
+    for i, (x, differentiated) in enumerate(zip(cell.tensors, cell.want)):
         v, w = (numbers(cell.seed + k + i, x.shape, x.dtype, FINITE) for k in (3, 5))
-        along.append(x + at * v + at * at * w / 2 if wanted else x)
+        along.append(x + at * v + at * at * w / 2 if differentiated else x)
     return f(*along)
 
 
 def bent(cell):
     tangents = [
-        numbers(cell.seed + 5 + i, x.shape, x.dtype, FINITE) if wanted else None
-        for i, (x, wanted) in enumerate(zip(cell.tensors, cell.want))
+        numbers(cell.seed + 5 + i, x.shape, x.dtype, FINITE) if differentiated else None
+        for i, (x, differentiated) in enumerate(zip(cell.tensors, cell.want))
     ]
     return expected_tangent(cell, tangents, cell.want, None)
 
@@ -298,13 +298,13 @@ def curves(name):
     def add(context):
         @whole_context(name, accepts=are_curved)
         def run(f, cell):
-            def found():
+            def second_derivative():
                 zero = torch.zeros((), dtype=cell.tensors[0].dtype)
                 return context(lambda at: curved(f, cell, at), zero)
 
             if not linear(cell):
-                return no_jvp(found)
-            check_same("second derivative", found(), bent(cell), exact=False)
+                return no_jvp(second_derivative)
+            check_same("second derivative", second_derivative(), bent(cell), exact=False)
 
     return add
 
@@ -332,7 +332,7 @@ def vmap_beside_torch(f, cell):
     smallest = min(t.shape[0] for t in tensors)
     tensors = [t[:smallest] for t in tensors]
 
-    def theirs(*args):
+    def call_torch(*args):
         x, *bounds = cell.fill(args)
         if cell.mixed:
             return cell.forward([x, *bounds])
@@ -343,5 +343,5 @@ def vmap_beside_torch(f, cell):
     # Sample by sample: torch's batching rule of clamp promotes otherwise (docs/support.md).
     # Integers get no gradient, and so go to torch.
     by_torch = not any(t.is_floating_point() for t in tensors)
-    should = vmap(theirs)(*tensors) if by_torch else torch.stack([*map(theirs, *tensors)])
+    should = vmap(call_torch)(*tensors) if by_torch else torch.stack([*map(call_torch, *tensors)])
     check_same("value", vmap(f)(*tensors), should)

@@ -27,11 +27,11 @@ def shares(operator, convention, args, differentiated, g):
     None if all bounds are numbers.
     """
     if differentiated is None:
-        found = factors(operator, "numbers", convention, args)
+        every_factor = factors(operator, "numbers", convention, args)
     else:
         who = [n for n, d in zip(ARGUMENTS[operator], differentiated) if d]
-        found = factors(operator, "tensors", convention, args, who)
-    return [divided(g, factor) for factor in found]
+        every_factor = factors(operator, "tensors", convention, args, who)
+    return [divided(g, factor) for factor in every_factor]
 
 
 def pseudo_share(convention, maximize, x, y, g):
@@ -67,8 +67,8 @@ def in_steps(convention, args, differentiated, g):
         numeric = not isinstance(bound, torch.Tensor)
         bound = torch.as_tensor(bound, dtype=g.dtype)
         who = None if numeric else wants
-        found = shares(operator, convention, (a.to(g.dtype), bound), who, g)
-        return found[0], None if numeric else found[1]
+        of_a, *of_bound = shares(operator, convention, (a.to(g.dtype), bound), who, g)
+        return of_a, None if numeric else of_bound[0]
 
     through = differentiated[0] or differentiated[1]
     of_raised, of_hi = step("clamp_max", raised, hi, (through, differentiated[2]), g)
@@ -104,7 +104,7 @@ def gradients(operator, convention, maximize, args, differentiated, g, y):
     """
     # Under half in steps too, though both implementations take the rule of three: it is the same.
     if is_mixed(args) and convention in (*TWO_STEP, "half"):
-        _, found = in_steps(convention, args, differentiated, g)
+        _, result = in_steps(convention, args, differentiated, g)
     else:
         # Each step converts its own number.
         raised = torch.clamp_min(*args[:2]).dtype if is_mixed(args) else y.dtype
@@ -115,9 +115,9 @@ def gradients(operator, convention, maximize, args, differentiated, g, y):
         ]
         numbers = not any(isinstance(a, torch.Tensor) for a in args[1:])
         who = None if numbers else differentiated
-        found = shares_in_one_step(operator, convention, maximize, compared, who, g, y)
-    found += [None] * (len(args) - len(found))
+        result = shares_in_one_step(operator, convention, maximize, compared, who, g, y)
+    result += [None] * (len(args) - len(result))
     return [
         share.expand(y.shape) if isinstance(a, torch.Tensor) else None
-        for a, share in zip(args, found)
+        for a, share in zip(args, result)
     ]
