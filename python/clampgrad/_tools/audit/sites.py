@@ -188,9 +188,10 @@ class Site:
 
     def may_run_again_as(self, key: SiteKey, call: Call) -> bool:
         """Whether a call of the same operator may be one of these under another name."""
-        own = self.key
-        is_of_key = key == SiteKey(own.caller, key.function, own.through, own.gradient)
-        return is_of_key and any(v.call.operator is call.operator for v in self.variants)
+        differs_in_name = self.key == SiteKey(
+            key.caller, self.key.function, key.through, key.gradient
+        )
+        return differs_in_name and any(v.call.operator is call.operator for v in self.variants)
 
     @property
     def follows_torch(self) -> bool:
