@@ -49,6 +49,11 @@ def test_the_version():
     assert clampgrad.__version__ == importlib.metadata.version("clampgrad")
 
 
+def test_the_readme_is_shown_as_markdown():
+    metadata = importlib.metadata.metadata("clampgrad")
+    assert metadata["Description-Content-Type"] == "text/markdown"
+
+
 # ---- A library that does not fit -----------------------------------------------------------------
 
 

@@ -211,6 +211,11 @@ def test_a_released_convention_never_changes():
     (lambda table: table["operators"]["clamp"]["rows"][1]["numbers"].update(new="1/5"), []),
     (lambda table: table["aliases"].update(jax="joint"), ["aliases"]),
     (lambda table: table["one_step"].remove("half"), ["one_step"]),
+    (lambda table: table["operators"]["clamp"]["rows"][2]["numbers"].update(half=0),
+     ["clamp(3, 0, 6)", "clamp(3, -inf, inf)"]),
+    (lambda table: table["operators"]["fmin"]["rows"][3].update(active=["x"]), ["fmin(nan, nan)"]),
+    (lambda table: table["operators"]["fmin"]["rows"][3]["tensors"].update(half=[1, 0]),
+     ["fmin(nan, nan)"]),
     (lambda table: table["operators"]["fmin"]["rows"].pop(), ["fmin(nan, nan)"]),
     (lambda table: table["pseudo_gradients"]["rows"][1].update(restoring=[1, -1, -1, -1]), ["x < y"]),
 ])  # fmt: skip

@@ -221,6 +221,15 @@ def test_a_block_that_is_kept_sets_what_was_set_before_it_was_entered():
     assert pin.current() == "straight_through"
 
 
+def test_a_block_that_was_left_before_it_was_entered():
+    half_pin = set_pin("half")
+    half_pin.__exit__()
+    set_pin("joint")
+    with half_pin:
+        assert slope() == HALF_SLOPES
+    assert pin.current() == "joint"
+
+
 def test_a_block_of_the_process_inside_a_compiled_function():
     """It breaks the graph, as a call does."""
 

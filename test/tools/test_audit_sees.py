@@ -407,9 +407,9 @@ class Recomputed(torch.autograd.Function):
             return torch.autograd.grad(clamp(x), x, g)[0]
 
 
-def in_a_hook(x):
+def in_a_hook(x, hook=clamp):
     y = x * 1
-    y.register_hook(clamp)
+    y.register_hook(hook)
     (g,) = torch.autograd.grad(y.square().sum() / 2, x, create_graph=True)
     return g
 
@@ -504,6 +504,19 @@ def test_nothing_is_named_that_cannot_have_changed():
     assert report.summary() == "No call of the clamp family was seen."
 
 
+def log(x):
+    """Of a library, whose calls a mode handles like torch's."""
+    if torch.overrides.has_torch_function_unary(x):
+        return torch.overrides.handle_torch_function(log, (x,), x)
+    return x.clamp(min=0.1).log()
+
+
+def test_what_the_audit_calls_to_follow_a_bound_is_not_named():
+    with clampgrad.audit() as report:
+        log(clamp(leaf()))
+    assert [finding.calls for finding in report] == [1, 1] and not report.skipped
+
+
 def test_what_the_audit_computes_with_is_not_named():
     """The dtype of the result is that of Tensors without values."""
     with clampgrad.audit() as report:
@@ -525,6 +538,12 @@ def test_the_first_sentence_names_what_every_leaves_out():
     assert "unexamined" not in report.summary()
 
 
+def step_of_muon():
+    """Of those that a release changed."""
+    weight = nn.Parameter(torch.ones(2, 2, dtype=torch.bfloat16))
+    torch.optim.Muon([weight], nesterov=False).step(lambda: leaf().clamp_(0, 1))
+
+
 FAIL = {
     "no bound": lambda: leaf().clamp(),
     "shapes": lambda: torch.clamp(leaf(), torch.zeros(3), torch.ones(3)),
@@ -540,7 +559,9 @@ FAIL = {
         torch.ones(1), torch.ones(1), out=torch.ones(1, dtype=torch.int64)
     ),
     "an unsigned dtype": lambda: torch.zeros(1, dtype=torch.uint8).clamp_(-1, 0.5),
-    "an optimizer": lambda: torch.optim.SGD([leaf()]).step(lambda: leaf().clamp_(0, 1)),
+    "an optimizer": step_of_muon,
+    "a branch of cond": lambda: torch.cond(ONE > 0, lambda: leaf() + torch.ones(3), leaf, ()),
+    "a traced function": lambda: torch.jit.trace(F.relu_, leaf()),
 }
 
 
@@ -554,6 +575,31 @@ def test_a_call_that_raises_is_none(name):
     (finding,) = report
     assert (len(report), finding.function, finding.calls) == (1, "clamp", 1)
     assert "did not change at" in report.summary() and "may have" not in report.summary()
+
+
+def clamp_in_place(x, hi=1):
+    return x.clamp_(0, hi)
+
+
+def test_a_call_that_raises_leaves_no_bound_beside_one_that_returns():
+    with clampgrad.audit() as report:
+        with pytest.raises(RuntimeError):
+            clamp_in_place(leaf(0.5), 2)
+        clamp_in_place(leaf(0.5) * 1, 1)
+    (finding,) = report
+    assert finding.bounds == [["0", "1"]]
+
+
+def test_a_site_is_reported_whose_only_calls_that_count_were_left_out():
+    """Its call of forward raises, and what runs again in backward is counted only if left out."""
+    with clampgrad.audit(every=2) as report:
+        with pytest.raises(RuntimeError):
+            clamp_in_place(leaf(0.5))
+        for _ in range(2):
+            in_a_hook(leaf(0.5), lambda g: clamp_in_place(g * 1))
+    (finding,) = report
+    assert (finding.calls, finding.missed) == (0, 1)
+    assert "(left out by every=2 1)" in report.summary()
 
 
 def test_a_call_that_raises_is_not_left_out():
