@@ -7,11 +7,12 @@
 
 A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is
 left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
-process, forked from one that has everything imported. It runs the quickest tests of its folder,
-cells of testing/matrix, then the other tests, until one fails, or the process crashes, or takes far
-longer or more memory than the unbroken library. An interrupted run goes on, at a later commit too,
-as long as the package is as it was; what a file of tests has decided is tried again when that file
-has changed. waived_mutants.yaml lists what no test can notice.
+process, forked from one that has everything imported. It runs what noticed the last mutants of its
+file, the quickest tests of its folder, cells of testing/matrix, then the other tests, until one
+fails, or the process crashes, or takes far longer or more memory than the unbroken library. An
+interrupted run goes on, at a later commit too, as long as the package is as it was; what a file of
+tests has decided is tried again when that file has changed. waived_mutants.yaml lists what no test
+can notice.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from threading import Event, Lock
+from typing import Any
 
 import pytest
 import yaml
@@ -57,6 +60,7 @@ VARIABLE, SYMBOL = "CLAMPGRAD_MUTANT", "clampgrad_mutant"
 DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
 DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}") ?: "0");\n'
 CELLS = 600
+MOST_LIKELY = 8  # how many tests and cells of a file's last mutants come first
 SECONDS = 1800  # per mutant, if it waits for ever; one that computes for ever ends earlier
 BYTES = 16 << 30  # per mutant: one that reads a size from nowhere may ask for all that there is
 
@@ -175,12 +179,12 @@ def places_of_cpp(text: str) -> Iterator[tuple[int, int, str]]:
     spans = [m.span() for m in SKIPPED.finditer(text)]
     spans += [(m.start(), bracket(text, m.end() - 1)[0]) for m in CONSTEXPR.finditer(text)]
 
-    def found(pattern: re.Pattern, group: int = 0) -> Iterator[re.Match]:
+    def matches(pattern: re.Pattern, group: int = 0) -> Iterator[re.Match]:
         for m in pattern.finditer(text):
             if not any(a <= m.start(group) < b for a, b in spans):
                 yield m
 
-    for m in found(CALL):
+    for m in matches(CALL):
         (end, arguments), (scope, name) = bracket(text, m.end() - 1), m.groups()
         inside = ",".join(arguments)
         if not BEFORE.search(text, 0, m.start()):
@@ -193,7 +197,7 @@ def places_of_cpp(text: str) -> Iterator[tuple[int, int, str]]:
         elif len(arguments) == 3 and "all_true" not in inside:
             yield m.start(), end, f"{scope}select({arguments[0]},{arguments[2]},{arguments[1]})"
     last = 0
-    for m in found(PAIR):
+    for m in matches(PAIR):
         binds, end = BINDS[m[2].strip()], m.end(1)
         before = re.search(r"(\w+|[=<>&|!]+|\S)\s*$", text[: m.start()])
         after = re.match(r"\s*(\w+|[=<>&|!]+|\S)", text[end:])
@@ -202,14 +206,14 @@ def places_of_cpp(text: str) -> Iterator[tuple[int, int, str]]:
             instead = " <= " if re.match(r"\w == ", m[1]) else INFIX[m[2]]  # values have no !=
             yield m.start(), end, m[1].replace(m[2], instead)
             last = end
-    for m in found(IF):
+    for m in matches(IF):
         end = bracket(text, m.end() - 1)[0] - 1
         if not re.search(r";|[^=!<>]=[^=]", text[m.end() : end]):
             yield m.end(), end, f"!({text[m.end() : end]})"
     for pattern, instead in WORDS.items():
-        for m in found(re.compile(pattern)):
+        for m in matches(re.compile(pattern)):
             yield *m.span(), m.expand(instead)
-    for m in found(STATEMENT, 1):
+    for m in matches(STATEMENT, 1):
         end = bracket(text, m.end() - 1)[0] if m[1].endswith("(") else m.end()
         if m[1].endswith(" = ") or text[end] in ";.":
             while text[end] != ";":
@@ -316,18 +320,36 @@ def build() -> None:
 # ---- Running -------------------------------------------------------------------------------------
 
 
-def chosen_cells() -> list:
-    """Calls in the plainest form and context, and drawn ones in others."""
+def chosen_cells() -> dict[str, Any]:
+    """Calls in the plainest form and context, and drawn ones in others, by name."""
     from testing.matrix.draw import draw
     from testing.matrix.run import calls
 
     order = random.Random(0)
     drawn = filter(None, (draw(order) for _ in itertools.count()))
-    return calls()[:: len(calls()) // CELLS] + [next(drawn) for _ in range(CELLS)]
+    cells = calls()[:: len(calls()) // CELLS] + [next(drawn) for _ in range(CELLS)]
+    return {repr(cell): cell for cell in cells}
+
+
+class FirstFailure:
+    """Finds the test that fails in a run of pytest."""
+
+    def __init__(self) -> None:
+        self.test: str | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.test = self.test or report.nodeid
 
 
 def report_first_failure(
-    k: int, cells: list, tests: list[str], of_cpu: float, compiled: str, send_end
+    k: int,
+    cells: dict[str, Any],
+    tests: list[str],
+    likely: list[str],
+    of_cpu: float,
+    compiled: str,
+    send_end,
 ) -> None:
     """In a process of its own, with a folder of its own for Inductor's cache, which takes the code
     of one mutant for that of another."""
@@ -345,25 +367,30 @@ def report_first_failure(
     quiet = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
     quiet += ["-m", "not slow", "-k", "not any_bytecode"]
 
-    def run_test(test: str) -> bool:
-        return pytest.main([*quiet, test]) == pytest.ExitCode.OK
+    def find_failing_test(*chosen: str) -> str | None:
+        failure = FirstFailure()
+        code = pytest.main([*quiet, *chosen], plugins=[failure])
+        assert code != pytest.ExitCode.USAGE_ERROR, chosen  # there is no such test
+        return None if code == pytest.ExitCode.OK else failure.test or chosen[0]
 
-    def run_cell(cell) -> bool:
+    def is_failing(cell) -> bool:
         try:
             check(cell)
         except OSError:
             raise  # of this machine
         except BaseException:  # pytest.fail and pytest.skip raise a BaseException
-            return False
-        return True
+            return True
+        return False
 
-    for test in (t for t in tests if t in BEFORE_CELLS):
-        if not run_test(test):
-            return send_end.send(test)
-    for cell in cells:
-        if not run_cell(cell):
-            return send_end.send(repr(cell)[:200])
-    send_end.send(next((t for t in tests if t not in BEFORE_CELLS and not run_test(t)), None))
+    def failures() -> Iterator[str | None]:
+        likely_tests = [name for name in likely if name not in cells]
+        yield from (name for name in likely if name in cells and is_failing(cells[name]))
+        yield find_failing_test(*likely_tests) if likely_tests else None
+        yield from map(find_failing_test, (t for t in tests if t in BEFORE_CELLS))
+        yield from (name for name, cell in cells.items() if is_failing(cell))
+        yield from map(find_failing_test, (t for t in tests if t not in BEFORE_CELLS))
+
+    send_end.send(next(filter(None, failures()), None))
 
 
 class WorkerKilled(Exception):
@@ -382,12 +409,12 @@ def outcome(*asked) -> str | None:
     compiled = tempfile.mkdtemp(dir=COMPILED)
     # Or another worker would inherit `send_end`, and the end of this one go unnoticed.
     with STARTING:
-        found, send_end = context.Pipe(duplex=False)
+        receive_end, send_end = context.Pipe(duplex=False)
         worker = context.Process(target=report_first_failure, args=(*asked, compiled, send_end))
         worker.start()
         send_end.close()
     try:
-        return found.recv() if found.poll(SECONDS) else NO_END
+        return receive_end.recv() if receive_end.poll(SECONDS) else NO_END
     except EOFError:
         worker.join()
         code = worker.exitcode or 0
@@ -417,18 +444,21 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
     pytest.main(["--collect-only", "-qq", *KERNELS, *PIN])  # imports them, once for all
     began = cpu_seconds()
     for tests in ([], KERNELS, PIN) if chosen else ():
-        if killed := outcome(0, [] if tests else cells, tests, math.inf):
+        if killed := outcome(0, {} if tests else cells, tests, [], math.inf):
             sys.exit(f"it fails where nothing is broken: {killed}")
     longest = 3 * (cpu_seconds() - began)
 
     stopped = Event()
+    likely: dict[str, list[str]] = defaultdict(list)  # by file: what noticed its last mutants
 
     def one(numbered):
         if stopped.is_set():
             return
         k, mutant = numbered
-        tests = tests_of(mutant)
-        killed = outcome(k, [] if tests is PIN else cells, tests, longest)
+        tests, noticed = tests_of(mutant), likely[mutant.file]
+        killed = outcome(k, {} if tests is PIN else cells, tests, noticed[:MOST_LIKELY], longest)
+        if killed not in (None, CRASH, NO_END):
+            noticed[:] = [killed, *(name for name in noticed if name != killed)]
         print("killed  " if killed else "SURVIVES", mutant, flush=True)
         with RAN.open("a") as file:
             # On a line of its own, also if the row before it was cut off.
@@ -459,10 +489,10 @@ def tests_of(mutant: Mutant) -> list[str]:
 def deciding_test_files(mutant: Mutant, killed: str | None) -> tuple[str, ...]:
     """The files of tests that an outcome rests on: the one that failed, none if that was a cell,
     or else all: any may have crashed."""
-    tests = tests_of(mutant)
+    files = dict.fromkeys(test.partition("::")[0] for test in tests_of(mutant))
     if killed not in (None, CRASH, NO_END):
-        tests = [killed] if killed in tests else []
-    return tuple(test.partition("::")[0] for test in tests)
+        return tuple(file for file in files if file == killed.partition("::")[0])
+    return tuple(files)
 
 
 def stamp(files: tuple[str, ...]) -> str:

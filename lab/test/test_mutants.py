@@ -153,7 +153,7 @@ def test_a_test_that_changes_while_it_runs_has_decided_nothing(folder, monkeypat
     file.write_text("def test_it(): assert False")
     mutant = tool.Mutant("csrc/pin/pin.cpp", "1:1", 0, 1, "a", "b")
     monkeypatch.setattr(tool, "ROOT", folder)
-    monkeypatch.setattr(tool, "chosen_cells", list)
+    monkeypatch.setattr(tool, "chosen_cells", dict)
     monkeypatch.setattr(tool.pytest, "main", lambda words: None)  # collects them
     monkeypatch.setitem(TESTS, "csrc/pin", ["test_one.py"])
     monkeypatch.setattr(tool, "outcome", lambda k, *given: k and "test_one.py")
