@@ -172,6 +172,26 @@ def test_a_test_that_changes_while_it_runs_has_decided_nothing(folder, monkeypat
     assert tool.RAN.exists() and not tool.load_outcomes([mutant])
 
 
+def test_what_noticed_the_last_mutants_of_a_file_comes_first(folder, monkeypatch):
+    """Tests and cells, the last of them first."""
+    unbroken = [None] * 3  # cells, tests, tests of the pin
+    outcomes, likely = iter([*unbroken, "a test", None, tool.CRASH, "a cell", None]), []
+
+    def outcome(k, cells, tests, likely_names, longest):
+        likely.append(likely_names)
+        return next(outcomes)
+
+    monkeypatch.setenv("MAX_JOBS", "1")
+    monkeypatch.setattr(tool, "chosen_cells", dict)
+    monkeypatch.setattr(tool.pytest, "main", lambda words: None)
+    monkeypatch.setattr(tool, "outcome", outcome)
+    files = ("pin.cpp", "kernels.cpp", *["pin.cpp"] * 3)
+    mutants = [tool.Mutant(f"csrc/pin/{file}", "1:1", 0, 1, "a", "b") for file in files]
+    with warnings.catch_warnings():
+        tool.run([*enumerate(mutants, 1)])
+    assert likely[3:] == [[], [], ["a test"], ["a test"], ["a cell", "a test"]]
+
+
 def test_a_worker_that_somebody_ends_says_nothing(tmp_path, monkeypatch):
     """Nor does an error of its own, as where no space is left. Such a mutant runs again later,
     and one that crashes is noticed."""
@@ -223,7 +243,7 @@ def test_the_end_of_a_worker_is_noticed_beside_others(tmp_path, monkeypatch):
 def test_an_outcome_rests_on_the_tests_that_decide_it(folder, monkeypatch):
     file = folder / "test_kernels.py"
     file.write_text("as it is\n")
-    killed = ["test_others.py", "a cell", None, tool.CRASH, tool.NO_END]
+    killed = ["test_others.py::test_two", "a cell", None, tool.CRASH, tool.NO_END]
     mutants = [tool.Mutant("csrc/pin/pin.cpp", f"{n}:1", 0, 1, "a", "b") for n in range(5)]
     monkeypatch.setattr(tool, "ROOT", folder)
     monkeypatch.setitem(TESTS, "csrc/pin", ["test_kernels.py::test_one", "test_others.py"])
