@@ -64,8 +64,8 @@ def same_start():
 @pytest.fixture(params=["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def backend(request):
     """What compiles: Inductor fuses, and computes in float32 what has 16 bits. Its C++
-    takes seconds to compile, so `.ci/run` leaves it to the matrix and test_pin_compile.py,
-    and the rest to `nox -t release`."""
+    takes seconds to compile, so `.ci/run` leaves most of it to the matrix and
+    test_pin_compile.py, and the rest to `nox -t release`."""
     torch._dynamo.reset()
     # Its cache does not know our formulas: a stale entry would test yesterday's.
     with torch._inductor.config.patch(force_disable_caches=True):

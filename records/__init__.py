@@ -1,6 +1,7 @@
 """Measurements, in one place and one shape: NAME.jsonl has a header in its first line (what was
-measured, with what, on what) and a case in every other. This module alone reads and writes these
-files. What the scripts of examples/ write is in a folder of that name, and theirs."""
+measured, with what, on what, if that is the same for all) and a case in every other. This module
+alone reads and writes these files. What the scripts of examples/ write is in a folder of that name,
+and theirs."""
 
 import functools
 import itertools
@@ -41,7 +42,7 @@ def write(name, rows, digits=4, **header):
 
 
 def write_at_once(to, text):
-    """So that what is interrupted leaves what was there."""
+    """Replaces a file in one step: an interrupted write leaves the old one."""
     to.with_suffix(".new").write_text(text)
     to.with_suffix(".new").replace(to)
 
