@@ -18,9 +18,9 @@ FAILURES = """
 import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecache
 import torch.utils.checkpoint as segments
 from clampgrad._pin import backward, compiled_code, first_pin
-from clampgrad._torch import after_import, changes, compiler
+from clampgrad._torch import after_import, compiler, replacements
 ours = {backward, compiled_code, first_pin}
-ours = {m.__file__ for m in ours | {after_import, changes, compiler}}
+ours = {m.__file__ for m in ours | {after_import, compiler, replacements}}
 owners = [
     torch._dynamo.guards.GuardBuilder,
     torch._dynamo.aot_compile.AOTCompiledFunction,
