@@ -136,7 +136,7 @@ def support():
         f"{at}: {', '.join(' '.join([code(kind), *of]).strip() for kind, of in kinds.items())}"
         for at, kinds in others.items()
     )
-    yield f"The other sessions of nox, by the commit on which each has passed: {'; '.join(lists)}."
+    yield f"The other sessions of nox, by the commit on which each has passed or failed: {'; '.join(lists)}."
 
 
 if __name__ == "__main__":
