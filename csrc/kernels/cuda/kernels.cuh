@@ -123,6 +123,7 @@ __device__ __forceinline__ void run_rows(
 
 // A tile that is not whole, or not aligned. Neighbouring lanes take neighbouring elements, so an
 // access of a warp is one stretch of memory here too. Each lane keeps the bits of 32 elements.
+// Comparisons with the end are of 32 bits, which saves registers.
 template <typename T, typename Op, typename Inputs>
 __device__ __forceinline__ void run_elements(
     const Op& op,
@@ -136,16 +137,18 @@ __device__ __forceinline__ void run_elements(
   const int lane = threadIdx.x % kWarpSize;
   const int64_t word = first / 32 + lane;
   const bool has_word = word < 2 * word_count(end);
+  const int count = static_cast<int>(end - first);
   RecordedWords<Op> saved_words = {};
   load_bits<Op>(s, has_word, word, saved_words);
 #pragma unroll 1
-  for (int w = 0; first + 32 * w < end; w += kBatch) {
-    const int64_t begin = first + 32 * w + lane;
+  for (int w = 0; 32 * w < count; w += kBatch) {
+    const int begin = 32 * w + lane;
     T in[kBatch][Call::kIn];
     for_each_unrolled<kBatch>([&](int j) {
-      const int64_t i = begin + 32 * j;
+      const int64_t i = first + begin + 32 * j;
+      const bool inside = begin + 32 * j < count;
       for_each_unrolled<Call::kIn>(
-          [&](int k) { in[j][k] = i < end ? s.in[k][inputs.offset(k, i)] : T(0); });
+          [&](int k) { in[j][k] = inside ? s.in[k][inputs.offset(k, i)] : T(0); });
     });
     for_each_unrolled<kBatch / R::kPackedValues>([&](int v) {
       const int first_j = v * R::kPackedValues;
@@ -168,9 +171,10 @@ __device__ __forceinline__ void run_elements(
       op(from, masks, to);
       for_each_unrolled<R::kPackedValues>([&](int p) {
         const int j = first_j + p;
-        const int64_t i = begin + 32 * j;
+        const int64_t i = first + begin + 32 * j;
+        const bool inside = begin + 32 * j < count;
         for_each_unrolled<Call::kOut>([&](int k) {
-          if (i < end && (Call::kOut == 1 || s.out[k])) {
+          if (inside && (Call::kOut == 1 || s.out[k])) {
             s.out[k][i] = R::unpack(to[k], p);
           }
         });
@@ -186,7 +190,7 @@ __device__ __forceinline__ void run_elements(
   if constexpr (is_forward<Call>) {
     Words<Op> bits;
     make_bits(op, saved_words, bits);
-    const int64_t rest = end - first - 32 * lane; // bits beyond the end are 0
+    const int rest = count - 32 * lane; // bits beyond the end are 0
     const uint32_t inside = rest < 32 ? ~(~0u << (rest > 0 ? rest : 0)) : ~0u;
     for_each_unrolled<Op::kBits>([&](int b) { bits[b] &= inside; });
     store_bits<Op>(s, has_word, word, bits);
