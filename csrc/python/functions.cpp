@@ -250,7 +250,7 @@ PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObj
 
 // clamp_plain(input, min, max, inplace, gradient, maximize): a clamp between numbers, or without a
 // max for relu, where there is nothing that the long way (activations.py) has to look at, and else
-// None. It raises no error.
+// None. What it calls may raise: a leaf that requires grad cannot be changed in place.
 PyObject* clamp_plain(PyObject*, PyObject* const* args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   constexpr Py_ssize_t kCount = 6;

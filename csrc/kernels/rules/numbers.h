@@ -9,7 +9,7 @@ namespace {
 // ---- Masks of x ---------------------------------------------------------------------------------
 
 // Where `pass` is set, x gets g: half of it where `half` is set too, and a quarter where `quarter`
-// is set too. `quarter` must lie within the other two.
+// is set too. All three bits fit into two because `quarter` lies within the other two.
 template <typename M>
 struct NumberMasks {
   M pass, half, quarter;
