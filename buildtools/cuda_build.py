@@ -106,8 +106,8 @@ def architectures(nvcc: str) -> str:
 
 def capabilities(prefix: str, names: str) -> set[tuple[int, int]]:
     """{(9, 0), (12, 0)} for "sm_90a sm_120"."""
-    found = re.findall(rf"{prefix}_(\d+)(\d)", names)
-    return {(int(major), int(minor)) for major, minor in found}
+    numbers = re.findall(rf"{prefix}_(\d+)(\d)", names)
+    return {(int(major), int(minor)) for major, minor in numbers}
 
 
 def code() -> str:
@@ -129,8 +129,8 @@ def wrong_version(nvcc: str, torch_cuda: str, of_pip: bool) -> str | None:
 
 def version(nvcc: str) -> str:
     output = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
-    found = re.search(r"release (\d+\.\d+)", output)
-    return found[1] if found else "of an unknown version"
+    release = re.search(r"release (\d+\.\d+)", output)
+    return release[1] if release else "of an unknown version"
 
 
 def toolkit(nvcc: str) -> str:
@@ -148,8 +148,8 @@ def runtime(toolkit: str) -> str | None:
     has no name without a version."""
     for folder in ("lib64", "lib"):
         for name in ("libcudart.so", "libcudart.so.*"):
-            if found := sorted(Path(toolkit, folder).glob(name)):
-                return str(found[0])
+            if libraries := sorted(Path(toolkit, folder).glob(name)):
+                return str(libraries[0])
     return None
 
 

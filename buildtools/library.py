@@ -71,9 +71,9 @@ def python_of(name: str) -> Python:
 
 def pythons_here() -> list[str]:
     """The headers of those of PYTHONS that are on PATH and have any."""
-    found = []
+    headers = []
     for python in filter(None, (shutil.which(f"python{version}") for version in PYTHONS)):
         # It has none, or pyenv knows the name and has not chosen it.
         with suppress(SystemExit):
-            found.append(str(python_of(python).headers))
-    return found
+            headers.append(str(python_of(python).headers))
+    return headers

@@ -30,8 +30,8 @@ def nvcc_beside(torch: Path, cuda: str) -> list[str]:
     """The compilers beside the folder of torch and, for a build in
     isolation, in the environment itself."""
     sites = [torch.parent, Path(sysconfig.get_path("purelib"))]
-    found = (site / f"nvidia/cu{cuda.split('.')[0]}/bin/nvcc" for site in dict.fromkeys(sites))
-    return [str(nvcc) for nvcc in found if nvcc.is_file()]
+    compilers = (site / f"nvidia/cu{cuda.split('.')[0]}/bin/nvcc" for site in dict.fromkeys(sites))
+    return [str(nvcc) for nvcc in compilers if nvcc.is_file()]
 
 
 if __name__ == "__main__":

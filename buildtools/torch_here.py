@@ -26,8 +26,8 @@ def torch_of_the_environment() -> str | None:
     """The release that the package will be installed beside. A build in
     isolation cannot import it."""
     paths = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    found = next(iter(distributions(name="torch", path=paths)), None)
-    return found and found.version
+    torch = next(iter(distributions(name="torch", path=paths)), None)
+    return torch and torch.version
 
 
 def torch_here() -> str | None:

@@ -27,6 +27,6 @@ def check_rules(tree: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 
 if __name__ == "__main__":
-    found = check_rules(ROOT, ROOT / "build/generated/rules")
-    print(found.stderr or "The rules agree with conventions.yaml.")
-    sys.exit(found.returncode)
+    result = check_rules(ROOT, ROOT / "build/generated/rules")
+    print(result.stderr or "The rules agree with conventions.yaml.")
+    sys.exit(result.returncode)

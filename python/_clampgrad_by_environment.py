@@ -57,8 +57,8 @@ def is_module_run() -> bool:
 
     words = sys.orig_argv[1:]
     for word, following in zip(words, [*words[1:], ""]):
-        if found := re.fullmatch(r"-[a-zA-Z]*?m(\w*)", word):
-            return sys.argv[:1] == ["-m"] and (found[1] or following) == "clampgrad"
+        if option := re.fullmatch(r"-[a-zA-Z]*?m(\w*)", word):
+            return sys.argv[:1] == ["-m"] and (option[1] or following) == "clampgrad"
     return False
 
 

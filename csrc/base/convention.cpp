@@ -24,11 +24,11 @@ std::string list_names() {
 
 std::optional<Gradient> find_gradient(std::string_view name) {
   const auto* const end = std::end(kNamesAndAliases);
-  const auto* const found =
+  const auto* const entry =
       std::find_if(std::begin(kNamesAndAliases), end, [&](const NamedGradient& one) {
         return one.name == name;
       });
-  return found != end ? std::optional(found->gradient) : std::nullopt;
+  return entry != end ? std::optional(entry->gradient) : std::nullopt;
 }
 
 void raise_unknown_gradient(std::string_view name) {
@@ -54,14 +54,14 @@ Convention check_convention(Gradient gradient, bool maximize, std::string_view n
 }
 
 PairOperator parse_pair_operator(std::string_view name) {
-  const auto* const found =
+  const auto* const position =
       std::find(std::begin(kPairOperatorNames), std::end(kPairOperatorNames), name);
   TORCH_CHECK_VALUE(
-      found != std::end(kPairOperatorNames),
+      position != std::end(kPairOperatorNames),
       "clampgrad: unknown operator of two Tensors '",
       name,
       "'");
-  return static_cast<PairOperator>(found - std::begin(kPairOperatorNames));
+  return static_cast<PairOperator>(position - std::begin(kPairOperatorNames));
 }
 
 Gradient parse_exact_gradient(std::string_view gradient, std::string_view op) {

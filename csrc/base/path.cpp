@@ -52,14 +52,14 @@ bool has_only_plain_keys(DispatchKeySet keys) {
 #if defined(CLAMPGRAD_WITH_CUDA)
 // Entry i is for GPU i. The driver is asked once, because asking takes longer than a clamp.
 std::vector<bool> gpus_with_kernels() {
-  std::vector<bool> found;
+  std::vector<bool> has_kernels;
   for (int i = 0; i < c10::cuda::device_count(); ++i) {
     int major = 0, minor = 0;
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i));
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i));
-    found.push_back(runs_on(C10_STRINGIZE(CLAMPGRAD_WITH_CUDA), major, minor));
+    has_kernels.push_back(runs_on(C10_STRINGIZE(CLAMPGRAD_WITH_CUDA), major, minor));
   }
-  return found;
+  return has_kernels;
 }
 #endif
 

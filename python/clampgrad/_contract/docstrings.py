@@ -28,6 +28,7 @@ def _ties(operator: str, table: dict[str, Any]) -> Iterator[str]:
     """Returns lines that say what each convention gives the arguments at a tie."""
     rows = [row for row in table["operators"][operator]["rows"] if len(row["active"]) != 1]
     for name in rows[0]["tensors"]:
-        found = ((row["tensors"][name], row["position"]) for row in rows)
-        shares = (f"({', '.join(map(str, values))}) where {where}" for values, where in found)
+        shares = (
+            f"({', '.join(map(str, row['tensors'][name]))}) where {row['position']}" for row in rows
+        )
         yield f"- ``{name}``: {', '.join(shares)}"

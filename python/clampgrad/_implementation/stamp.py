@@ -51,8 +51,9 @@ def why_stale(path: Path, torch: str) -> str | None:
     """Returns why the file does not belong to this build of the package, or None."""
     if not path.is_file():
         return f"a part of it is missing ({path})"
-    found, here = stamp_of(path), expected(torch)
-    if found == here:
+    stamp, expected_stamp = stamp_of(path), expected(torch)
+    if stamp == expected_stamp:
         return None
-    said = found.removeprefix(MARK) or "it does not say which"
-    return f"it is of another build: {said}, and the package is {here.removeprefix(MARK)} ({path})"
+    build = stamp.removeprefix(MARK) or "it does not say which"
+    own_build = expected_stamp.removeprefix(MARK)
+    return f"it is of another build: {build}, and the package is {own_build} ({path})"

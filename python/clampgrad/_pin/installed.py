@@ -45,9 +45,9 @@ def measure_convention(derivatives: tuple[str, ...]) -> str:
     # pin, no_grad, a mode, a hook.
     unpinned = PinnedFunction(measure_gradients, None)
     with force_recording(), quietly():
-        found = unpinned(TORCHS)
+        torch_gradients = unpinned(TORCHS)
         for convention in EXACT:
-            if found == unpinned(_implementation, gradient=convention):
+            if torch_gradients == unpinned(_implementation, gradient=convention):
                 return convention
     raise NoConvention(
         f"the gradients of this torch ({torch.__version__}) are those of no convention: name one "
@@ -77,18 +77,18 @@ def describe_patch() -> str | None:
     """Returns a sentence if the gradients of this torch are not those of its release, or None."""
     own = convention_of_release()
     try:
-        found = f"those of {detect_installed_convention()}"
+        measured = f"those of {detect_installed_convention()}"
     except NoConvention:
-        found = "those of no convention"
-    if found == f"those of {own}":
+        measured = "those of no convention"
+    if measured == f"those of {own}":
         return None
     if release() > max(by_release()):
         return (
             f"torch {torch.__version__} is patched, or newer than this clampgrad: its gradients are "
-            f"{found}."
+            f"{measured}."
         )
     return (
-        f"torch {torch.__version__} is patched: its gradients are {found}; the release has those "
+        f"torch {torch.__version__} is patched: its gradients are {measured}; the release has those "
         f"of {own}."
     )
 
@@ -99,7 +99,7 @@ def measure_gradients(functions: Any, **keywords: Any) -> list[float]:
 
     NaN is left out: nothing is documented there, and releases of one convention differ.
     """
-    found = []
+    gradients = []
     for name, operator in TABLE["operators"].items():
         for row in operator["rows"]:
             x, *others = map(float, row["points"][0])
@@ -109,8 +109,8 @@ def measure_gradients(functions: Any, **keywords: Any) -> list[float]:
                 if given is not others or "numbers" in row:
                     (leaf,) = tensors([x], True)
                     result = getattr(functions, name)(leaf, *given, **keywords)
-                    found.append(torch.autograd.grad(result, leaf)[0].item())
-    return found
+                    gradients.append(torch.autograd.grad(result, leaf)[0].item())
+    return gradients
 
 
 def tensors(values: list[float], differentiated: bool = False) -> list[torch.Tensor]:

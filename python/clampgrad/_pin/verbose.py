@@ -55,16 +55,16 @@ inherited_counts: Counter[str] = Counter()  # of the process that forked this on
 
 def count_pinned_calls() -> Counter[str]:
     """Counts the calls of each operator that got the gradient of a pin, its overloads together."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name, calls in _implementation.pin_call_counts().items():
-        found[name.removeprefix("aten::").partition(".")[0]] += calls
-    return found
+        counts[name.removeprefix("aten::").partition(".")[0]] += calls
+    return counts
 
 
 def report() -> None:
-    found = count_pinned_calls() - inherited_counts
-    calls = ", ".join(f"{name} {n}" for name, n in sorted(found.items()))
-    say(f"the pin reached {format_count(found.total(), 'call')}: {calls}" if found else NOTHING)
+    counts = count_pinned_calls() - inherited_counts
+    calls = ", ".join(f"{name} {n}" for name, n in sorted(counts.items()))
+    say(f"the pin reached {format_count(counts.total(), 'call')}: {calls}" if counts else NOTHING)
 
 
 def say(text: str) -> None:

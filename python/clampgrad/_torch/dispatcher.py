@@ -68,10 +68,10 @@ def torch_kernel_keys(keys: DispatchKeySet) -> DispatchKeySet:
     """Returns the keys whose kernel is torch's own: we never override AutogradOther, a key that no
     backend that clamps has."""
     raw = keys.raw_repr()
-    found = _torch_kernel_keys.get(raw)
-    if found is None:
-        found = _torch_kernel_keys[raw] = (keys & FROM_AUTOGRAD_ON) | TORCHS_OWN
-    return found
+    torch_keys = _torch_kernel_keys.get(raw)
+    if torch_keys is None:
+        torch_keys = _torch_kernel_keys[raw] = (keys & FROM_AUTOGRAD_ON) | TORCHS_OWN
+    return torch_keys
 
 
 _torch_kernel_keys: dict[

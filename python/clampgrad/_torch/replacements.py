@@ -52,8 +52,8 @@ def original(function: Function) -> Function:
 
 def expect(function: Function, *parameters: str) -> None:
     """Raises RuntimeError if the parameters of a function of torch are not those."""
-    if (found := tuple(inspect.signature(function).parameters)) != parameters:
-        raise unsupported(f"{qualified_name(function)} takes {found}, not {parameters}")
+    if (actual := tuple(inspect.signature(function).parameters)) != parameters:
+        raise unsupported(f"{qualified_name(function)} takes {actual}, not {parameters}")
 
 
 def expect_first(function: Function, parameter: str) -> None:

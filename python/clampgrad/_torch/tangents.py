@@ -22,26 +22,26 @@ def may_exist() -> bool:
 
 
 class TangentProbe(OneLevel):
-    """apply(found, *tensors): torch calls jvp only if an argument carries a tangent. No operator is
-    called, so no mode, subclass or graph sees the probe."""
+    """apply(tangents, *tensors): torch calls jvp only if an argument carries a tangent. No operator
+    is called, so no mode, subclass or graph sees the probe."""
 
     @staticmethod
-    def forward(ctx: Any, found: list[bool], *_: Tensor) -> None:
-        ctx.found = found
+    def forward(ctx: Any, tangents: list[bool], *_: Tensor) -> None:
+        ctx.tangents = tangents
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> None:
-        ctx.found.append(True)
+        ctx.tangents.append(True)
 
 
 def carried(tensors: Iterable[Tensor]) -> bool:
     """Whether one of them carries a tangent at the level that runs now."""
     if not may_exist():
         return False
-    found: list[bool] = []
-    TangentProbe.call(found, *tensors)
-    return bool(found)
+    tangents: list[bool] = []
+    TangentProbe.call(tangents, *tensors)
+    return bool(tangents)
 
 
 def carried_at_a_level(tensors: list[Tensor]) -> bool:

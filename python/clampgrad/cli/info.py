@@ -47,16 +47,16 @@ def main(arguments: list[str]) -> int:
         "clampgrad info", description="Show versions, and which implementation runs here and why."
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    found = facts()
+    info = facts()
     if parser.parse_args(arguments).json:
-        write_json(found)
+        write_json(info)
     else:
-        if command := found.pop("cuda_compiler"):
-            found["cuda_kernels"] = (
+        if command := info.pop("cuda_compiler"):
+            info["cuda_kernels"] = (
                 f"no; to build them, {command}, and install clampgrad again with CLAMPGRAD_CUDA=1"
             )
-        width = max(map(len, found))
-        lines = (f"{k.replace('_', ' '):{width}}  {shown(v)}" for k, v in found.items())
+        width = max(map(len, info))
+        lines = (f"{k.replace('_', ' '):{width}}  {shown(v)}" for k, v in info.items())
         write("\n".join(lines))
     return 0
 
