@@ -417,8 +417,8 @@ def make_library_environment(session, torch, folder):
     if not python.exists():
         session.run(os.environ["PYTHON"], "-m", "venv", home)
     (packages,) = Path(programs).parent.glob("lib/python3*/site-packages")
-    (own,) = home.glob("lib/python3*/site-packages")
-    Path(own, "borrowed.pth").write_text(f"{packages}\n")
+    (site_packages,) = home.glob("lib/python3*/site-packages")
+    Path(site_packages, "borrowed.pth").write_text(f"{packages}\n")
     words = (python, "-m", "pip", "install", "-r", f"lab/{folder}/requirements.txt")
     run_logged(session, folder, *words, f"torch=={torch}")
     # If torch is a build for CPUs and torchvision one for CUDA, as on PyPI, torchvision cannot be
@@ -435,11 +435,11 @@ def programs(session):
     pythons = {
         torch: make_library_environment(session, torch, "programs") for torch in (USUAL, NEWEST)
     }
-    python, named = pythons[USUAL], " ".join(f"{t}={p}" for t, p in pythons.items())
+    python, pairs = pythons[USUAL], " ".join(f"{t}={p}" for t, p in pythons.items())
     words = ("test/pin/test_pin_processes.py", "-m", "", "-k", "launchers")
     session.run(python, "-m", "pytest", *words)
     words = ("lab/programs", *session.posargs)
-    session.run(python, "-m", "pytest", *words, env={"PROGRAM_PYTHONS": named})
+    session.run(python, "-m", "pytest", *words, env={"PROGRAM_PYTHONS": pairs})
 
 
 @torch_session("release")

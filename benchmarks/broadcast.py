@@ -160,7 +160,7 @@ def main() -> None:
             print(f"{dtype}, {name}{', learned' * learned}: {times}", flush=True)
     header = {**records.here(), "shapes": SHAPES[args.device]}
     if on_gpu:
-        header["machine"] = {"cpu": torch.cuda.get_device_name()}
+        header["machine"] = {"gpu": torch.cuda.get_device_name()}
     records.write(
         args.out, rows, command=f"python -m benchmarks.broadcast --device {args.device}", **header
     )

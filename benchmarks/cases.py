@@ -33,7 +33,7 @@ class ClampWithGrad(torch.autograd.Function):
         return g * (g * (x - x.clamp(*ctx.bounds)) >= 0), None, None
 
 
-def pinned(gradient):
+def clamp_with(gradient):
     return lambda x: clampgrad.clamp(x, LO, HI, gradient=gradient)
 
 
@@ -73,10 +73,10 @@ GROUPS = (
             "F.relu": lambda x: F.relu(x),
             "x + (clamp(x) - x).detach()": straight_through,
             "ClampWithGrad in Python": lambda x: ClampWithGrad.apply(x, LO, HI),
-            "half": pinned("half"),
-            "with_grad": pinned("with_grad"),
-            "restoring": pinned("restoring"),
-            "straight_through": pinned("straight_through"),
+            "half": clamp_with("half"),
+            "with_grad": clamp_with("with_grad"),
+            "restoring": clamp_with("restoring"),
+            "straight_through": clamp_with("straight_through"),
         },
         not_timed=("half", "restoring", "straight_through", "F.relu6"),
     ),

@@ -137,7 +137,7 @@ def main():
         "processes": PROCESSES,
     }
     if args.device == "cuda":
-        header["machine"] = {"cpu": torch.cuda.get_device_name()}
+        header["machine"] = {"gpu": torch.cuda.get_device_name()}
     records.write(args.out, [*rows, *kept(args.device)], **header)
     print(*bars.ratios(records.read(args.out), args.device), f"wrote {args.out}", sep="\n")
 

@@ -85,7 +85,7 @@ def speed():
     # Whoever measures the present kernels takes "earlier" out, here and on the pages.
     on_gpus = [ratios(gpu, *RIVALS[0], dtype, "fixed") for gpu, dtype in product(GPUS, DTYPES)]
     large = [by_size[max(by_size)] for by_size in on_gpus]
-    names = " and ".join(gpu["machine"]["cpu"] for gpu in GPUS)
+    names = " and ".join(gpu["machine"]["gpu"] for gpu in GPUS)
     ((torch, _),) = {(gpu["torch"].partition("+")[0], gpu["commit"]) for gpu in GPUS}
     yield (
         f"On GPUs ({names}), `clampgrad.clamp` was {min(large):.2g} to {max(large):.3g} times as fast as `torch.clamp` on "
@@ -458,7 +458,7 @@ def cuda():
         for row in (rows[0], rows[-1]):
             n, seconds = row["n"], row["functions"]["clampgrad.clamp"]["median"]
             cells = (f"{of_rival[n]:.2f}" for of_rival in ratios_by_size)
-            yield results["machine"]["cpu"], dtype, size(n), duration(seconds), *cells
+            yield results["machine"]["gpu"], dtype, size(n), duration(seconds), *cells
     yield (
         "The time of `clampgrad.clamp`, forward and backward, and the times of others over that of our function of the "
         f"same name; `torch.neg` over that of `clamp`, `torch.sub` over that of `maximum`. torch {GPUS[0]['torch']}; "

@@ -48,7 +48,7 @@ def run(count, costly, seed):
         cell_count = costly if about.costly else count
         cell_count = min(cell_count, 1) if "Inductor" in context else cell_count
         forms = {
-            name: ran(context, name, cell_count, order)
+            name: run_cells(context, name, cell_count, order)
             for name, form in FORMS.items()
             if cell_count
             and (form.pin or not PORTABLE)
@@ -76,7 +76,7 @@ def run(count, costly, seed):
     )
 
 
-def ran(context, form, cell_count, order):
+def run_cells(context, form, cell_count, order):
     """How many cells held and how many were refused, `cell_count` together;
     and why which were left out."""
     held, refused, reasons = 0, 0, Counter()

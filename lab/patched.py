@@ -81,7 +81,7 @@ def microseconds(run, n):
     return min(times)
 
 
-def measured(path):
+def measure(path):
     """In a process that has one side's library."""
     torch.set_num_threads(1)
     torch.ops.load_library(path)
@@ -94,7 +94,7 @@ def measured(path):
     return times
 
 
-def compiled(name, directory):
+def compile_series(name, directory):
     """The libraries of both sides, with stock's formulas and with those of a series. It takes
     minutes."""
     print("compiling both sides", file=sys.stderr)
@@ -115,7 +115,7 @@ def main():
     options = parser.parse_args()
     times = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as scratch:
-        paths = compiled(options.series, Path(scratch))
+        paths = compile_series(options.series, Path(scratch))
         for _ in range(options.rounds):
             for side, path in paths.items():
                 command = [sys.executable, "-m", "lab.patched", "--library", str(path)]
@@ -130,6 +130,6 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--library"]:
-        print(json.dumps(measured(sys.argv[2])))
+        print(json.dumps(measure(sys.argv[2])))
     else:
         main()

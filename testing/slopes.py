@@ -21,7 +21,7 @@ STRAIGHT_THROUGH_SLOPES = [1, 1]
 SLOPES = {None: STOCK_SLOPES, "half": HALF_SLOPES, "straight_through": STRAIGHT_THROUGH_SLOPES}
 
 # The beginning of scripts about it.
-SLOPE = """
+SLOPE_SCRIPT = """
 import sys
 import torch
 def slope(f):

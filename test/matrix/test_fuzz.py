@@ -44,7 +44,7 @@ KINDS = ("number: number", "min alone, Tensor", "Tensors", "mixed: Tensor, numbe
 OWN = "vmap beside torch's own"
 
 # Cells that were once wrong, here or elsewhere.
-FOUND = [
+REGRESSIONS = [
     Cell("clamp", (SCALAR, 0.1, vector((-1.0,), "bfloat16")), "half", context="dual tensors"),
     Cell("fmax", (CUBE, SQUARE), context="strides of gradients"),
     # More dimensions than a memory order holds.
@@ -137,7 +137,7 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize("cell", FOUND, ids=repr)
+@pytest.mark.parametrize("cell", REGRESSIONS, ids=repr)
 def test_found_once(cell):
     if reason := waived(cell):
         pytest.skip(reason)

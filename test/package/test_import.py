@@ -18,7 +18,7 @@ from clampgrad._torch.after_import import get_if_imported
 from clampgrad.functional import ExactGradient
 from testing.cases import slow_after
 from testing.processes import BARE, python, run, run_checked
-from testing.slopes import SLOPE
+from testing.slopes import SLOPE_SCRIPT
 
 pytestmark = pytest.mark.thorough
 
@@ -103,7 +103,7 @@ def test_a_module_that_another_thread_is_importing_is_waited_for(tmp_path, monke
 # ---- A release of torch that is different -------------------------------------------------------
 
 
-DIFFERENT = f"""{SLOPE}
+DIFFERENT = f"""{SLOPE_SCRIPT}
 import clampgrad
 from clampgrad._torch.after_import import on_import
 """

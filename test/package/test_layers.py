@@ -61,8 +61,8 @@ def sources(tree):
 
 
 def used(path):
-    found = map(file_of, modules(path)) if path.suffix == ".py" else includes(path)
-    return {*filter(None, found)} - {path}
+    files = map(file_of, modules(path)) if path.suffix == ".py" else includes(path)
+    return {*filter(None, files)} - {path}
 
 
 def folder_of(tree, path):
@@ -71,17 +71,20 @@ def folder_of(tree, path):
     return path.stem if path.stem == "__main__" else Path(path.relative_to(tree).parts[0]).stem
 
 
-def above(tree, path, other):
+def breaks_the_order(tree, path, other):
+    """Whether `other` is not in a lower layer than `path`."""
     layer = {name: n for n, names in enumerate(LAYERS[tree]) for name in names}
-    own, to = folder_of(tree, path), folder_of(tree, other)
-    return own != to and layer[to] >= layer[own]
+    user, used_one = folder_of(tree, path), folder_of(tree, other)
+    return user != used_one and layer[used_one] >= layer[user]
 
 
 @pytest.mark.parametrize("tree", LAYERS, ids=["csrc", "python"])
 def test_what_is_used_is_below(tree):
     uses = {path: used(path) for path in sources(tree)}
     assert {folder_of(tree, path) for path in uses} == {*itertools.chain(*LAYERS[tree])}
-    assert [(str(p), str(to)) for p in uses for to in uses[p] if above(tree, p, to)] == []
+    assert [
+        (str(p), str(to)) for p in uses for to in uses[p] if breaks_the_order(tree, p, to)
+    ] == []
     TopologicalSorter(uses).prepare()  # CycleError: files that use each other
 
 

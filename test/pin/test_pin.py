@@ -21,7 +21,7 @@ from testing.comparing import assert_same, eager, random_with_ties
 from testing.matrix.inputs import inputs
 from testing.matrix.run import Cell, check_all
 from testing.processes import python
-from testing.slopes import HALF_SLOPES, SLOPE, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
+from testing.slopes import HALF_SLOPES, SLOPE_SCRIPT, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
 
 INCLUSIVE = [1, 0]
 
@@ -69,7 +69,7 @@ def test_another_autograd_kernel_of_an_operator():
         library._destroy()
         assert slope(clamp) == HALF_SLOPES
     """
-    python("-c", SLOPE + code)
+    python("-c", SLOPE_SCRIPT + code)
 
 
 # ---- Which gradient ------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_inner_block_overrides_outer_and_process():
 
 
 def test_the_first_block_of_a_process():
-    code = f"""{SLOPE}
+    code = f"""{SLOPE_SCRIPT}
 import clampgrad
 with clampgrad.pin("half"):
     assert slope(clamp) == HALF_SLOPES

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 import clampgrad
 from testing.comparing import assert_same
 from testing.releases import RELEASE
-from testing.slopes import SLOPE
+from testing.slopes import SLOPE_SCRIPT
 
 pytestmark = pytest.mark.thorough
 
@@ -74,7 +74,7 @@ with clampgrad.pin("straight_through"):
         y.sum().backward()
 assert [x.grad.tolist() for x in xs] == [slope(clamp)] * 3
 """
-    script(SLOPE + text)
+    script(SLOPE_SCRIPT + text)
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])

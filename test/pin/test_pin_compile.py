@@ -13,14 +13,14 @@ import clampgrad
 from testing.comparing import assert_same, random_with_ties
 from testing.processes import python
 from testing.releases import RELEASE
-from testing.slopes import HALF_SLOPES, SLOPE, STOCK_SLOPES, slope
+from testing.slopes import HALF_SLOPES, SLOPE_SCRIPT, STOCK_SLOPES, slope
 
 pytestmark = pytest.mark.thorough
 
 
 # Inductor keeps the same if it calls operators and has no C++ to compile.
 START = (
-    SLOPE
+    SLOPE_SCRIPT
     + """
 torch._inductor.config.fallback_by_default = True
 def found(f):

@@ -5,9 +5,9 @@ import pytest
 
 from testing.cases import slow_after
 from testing.processes import script_runner
-from testing.slopes import SLOPE
+from testing.slopes import SLOPE_SCRIPT
 
-START = f"""{SLOPE}
+START = f"""{SLOPE_SCRIPT}
 import threading
 own = slope(clamp)
 import clampgrad
@@ -259,4 +259,4 @@ assert hasattr(wrapped, "__wrapped__")
 
 def test_a_first_pin_while_another_thread_imports_the_compiler(tmp_path):
     with script_runner(tmp_path, "torch") as run:
-        run(SLOPE + IMPORTING)
+        run(SLOPE_SCRIPT + IMPORTING)

@@ -13,7 +13,14 @@ from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 from testing.processes import python
-from testing.slopes import HALF_SLOPES, SLOPE, SLOPES, STOCK_SLOPES, STRAIGHT_THROUGH_SLOPES, slope
+from testing.slopes import (
+    HALF_SLOPES,
+    SLOPE_SCRIPT,
+    SLOPES,
+    STOCK_SLOPES,
+    STRAIGHT_THROUGH_SLOPES,
+    slope,
+)
 
 DEPTH = 80  # from 60 nested calls on, torch takes another thread
 
@@ -334,7 +341,7 @@ os._exit(0)  # with no clampgrad too, torch's thread may want the GIL of an inte
 
 
 def test_what_a_script_forks(tmp_path, request):
-    (tmp_path / "script.py").write_text(SLOPE + FORKED)  # TorchScript reads it
+    (tmp_path / "script.py").write_text(SLOPE_SCRIPT + FORKED)  # TorchScript reads it
     device = request.config.getoption("device")
     device = "cpu" if device == "mock" else device  # which the other process does not know
     assert python(tmp_path / "script.py", device) == "followed\n"
@@ -387,7 +394,7 @@ def test_a_generator_that_changes_threads():
 
 
 FOREIGN = (
-    SLOPE
+    SLOPE_SCRIPT
     + """
 import asyncio, os, clampgrad
 told = []

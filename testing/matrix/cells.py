@@ -68,7 +68,7 @@ class Arg:
     shape: tuple
     dtype: str = "float32"
     layout: str = "plain"
-    want: bool = True
+    requires_grad: bool = True
 
     def __repr__(self):
         return format_call(self, 2)
@@ -123,16 +123,16 @@ class Cell:
 
     @cached_property
     def value(self):
-        return _expected(self.call).value
+        return _expected(self.plain_cell).value
 
     @cached_property
-    def call(self):
+    def plain_cell(self):
         """The same arguments and gradient in the plainest form and context."""
         return replace(self, form="function", context="plain")
 
     @cached_property
-    def want(self):
-        return tuple(a.want and a.floating for a in self.tensor_args)
+    def requires_grad(self):
+        return tuple(a.requires_grad and a.floating for a in self.tensor_args)
 
     @cached_property
     def numbers(self):
@@ -149,7 +149,7 @@ class Cell:
 
     @cached_property
     def differentiable(self):
-        return any(self.want)
+        return any(self.requires_grad)
 
     def fill(self, tensors):
         """The arguments with these tensors in the places of the Args, and what comes
@@ -158,10 +158,10 @@ class Cell:
         filled = [given.pop(0) if isinstance(a, Arg) else a for a in self.args]
         return [given.pop(0) if given and isinstance(a, (int, float)) else a for a in filled]
 
-    def spread(self, want):
-        """One entry per argument, from `want`, which has one per Tensor; False for numbers."""
-        want = iter(want)
-        return [next(want) if isinstance(a, Arg) else False for a in self.args]
+    def spread(self, flags):
+        """One entry per argument, from `flags`, which has one per Tensor; False for numbers."""
+        flags = iter(flags)
+        return [next(flags) if isinstance(a, Arg) else False for a in self.args]
 
     def laid_out(self, tensors):
         """Each tensor in its layout; differentiable."""
@@ -201,35 +201,35 @@ class Expected:
 
     value: torch.Tensor
     g: torch.Tensor | None = None
-    full: list = field(default_factory=list)
+    unreduced_gradients: list = field(default_factory=list)
 
 
-def gradients(cell, args, want, g):
-    """The gradient of each Tensor argument; `args` and `want` have an entry for
+def gradients(cell, args, requires_grad, g):
+    """The gradient of each Tensor argument; `args` and `requires_grad` have an entry for
     every argument of the call."""
     # Up to 2.11 clamp ignores a NaN as its only bound, and clamp_min does not.
     y = cell.forward(args)
     operator, given = cell.reduced()
-    args, want = ([every[i] for i in given] for every in (args, want))
-    shares = reference.gradients(operator, cell.gradient, cell.maximize, args, want, g, y)
+    args, requires_grad = ([every[i] for i in given] for every in (args, requires_grad))
+    shares = reference.gradients(operator, cell.gradient, cell.maximize, args, requires_grad, g, y)
     return [s for s, i in zip(shares, given) if isinstance(cell.args[i], Arg)]
 
 
-def fresh(cell):
+def compute_expected(cell):
     """What is expected in the present state of the process."""
     args = cell.fill(cell.tensors)
     value = cell.forward(args)
     if not value.is_floating_point() or not cell.differentiable:
         return Expected(value)
     g = numbers(cell.seed, value.shape, value.dtype)
-    return Expected(value, g, gradients(cell, args, cell.spread(cell.want), g))
+    return Expected(value, g, gradients(cell, args, cell.spread(cell.requires_grad), g))
 
 
-_expected = lru_cache(maxsize=100_000)(fresh)
+_expected = lru_cache(maxsize=100_000)(compute_expected)
 
 
 def expected(cell):
-    return _expected(cell.call)
+    return _expected(cell.plain_cell)
 
 
 def reduced_to(share, like):

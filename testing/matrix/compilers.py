@@ -63,7 +63,7 @@ def traced(name, mode, costly):
         leaves = leaves_of(cell)
 
         def step(*tensors):
-            again = [t.detach().requires_grad_(w) for t, w in zip(tensors, cell.want)]
+            again = [t.detach().requires_grad_(w) for t, w in zip(tensors, cell.requires_grad)]
             y = f(*again)
             return [y.detach()] if should.g is None else [y.detach(), *grad(y, again, tensors[-1])]
 
@@ -124,9 +124,11 @@ def forward_mode_compiled(f, cell):
     bare = getattr(f, "bare", f)
 
     def tangent_of(*given):
-        tensors, tangents = given[: len(cell.want)], iter(given[len(cell.want) :])
+        tensors, tangents = given[: len(cell.requires_grad)], iter(given[len(cell.requires_grad) :])
         with fwad.dual_level():
-            args = with_tangents(tensors, [next(tangents) if w else None for w in cell.want])
+            args = with_tangents(
+                tensors, [next(tangents) if w else None for w in cell.requires_grad]
+            )
             return tuple(fwad.unpack_dual(bare(*args)))
 
     def in_a_graph(*given):

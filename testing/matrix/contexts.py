@@ -25,7 +25,15 @@ from torch.utils.checkpoint import (
 
 from testing.cases import has_kernels
 from testing.matrix import reference
-from testing.matrix.cells import FINITE, Arg, expected, fresh, gradients, numbers, reduced_to
+from testing.matrix.cells import (
+    FINITE,
+    Arg,
+    compute_expected,
+    expected,
+    gradients,
+    numbers,
+    reduced_to,
+)
 from testing.matrix.forms import FORMS
 
 
@@ -74,9 +82,9 @@ def check_same(what, actual, expected, exact=True):
         raise Wrong(f"{what}: {a.tolist()} instead of {b.tolist()}")
 
 
-def check_gradients(cell, leaves, actual, full, where="gradient"):
+def check_gradients(cell, leaves, actual, unreduced_gradients, where="gradient"):
     actual = iter(actual)
-    for i, (leaf, share) in enumerate(zip(leaves, full)):
+    for i, (leaf, share) in enumerate(zip(leaves, unreduced_gradients)):
         if leaf.requires_grad:
             gradient = next(actual)
             gradient = torch.zeros_like(leaf) if gradient is None else gradient
@@ -90,7 +98,7 @@ def check_gradients(cell, leaves, actual, full, where="gradient"):
 
 
 def leaves_of(cell):
-    return [t.clone().requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
+    return [t.clone().requires_grad_(w) for t, w in zip(cell.tensors, cell.requires_grad)]
 
 
 def leaves_that_require_grad(leaves):
@@ -104,10 +112,10 @@ def grad(y, leaves, g, **more):
 def check_result(cell, leaves, y, actual):
     should = expected(cell)
     check_same("value", y, should.value)
-    if not should.full:
+    if not should.unreduced_gradients:
         assert not y.requires_grad, "a gradient where torch has none"
     else:
-        check_gradients(cell, leaves, actual, should.full)
+        check_gradients(cell, leaves, actual, should.unreduced_gradients)
 
 
 def reverse_context(name, accepts=always, costly=False):
@@ -195,7 +203,7 @@ def input_of_zeros(f, cell):
     zeros = replace(cell, args=(replace(cell.args[0], values=(0.0,) * prod(shape)), *cell.args[1:]))
     leaves = leaves_of(zeros)
     x = torch._efficientzerotensor(shape, dtype=dtype, device=leaves[0].device)
-    leaves[0] = x.requires_grad_(zeros.want[0])
+    leaves[0] = x.requires_grad_(zeros.requires_grad[0])
     y = f(*leaves)
     should = expected(zeros)
     check_result(zeros, leaves, y, [] if should.g is None else grad(y, leaves, should.g.clone()))
@@ -221,7 +229,7 @@ def anomaly(f, leaves, args, g):
         return plain(f, leaves, args, g)
 
 
-def around(name, manager):
+def add_forward_context(name, manager):
     """Adds a context in which the forward runs."""
 
     @reverse_context(name)
@@ -231,7 +239,9 @@ def around(name, manager):
         return y, grad(y, leaves, g)
 
 
-around("autocast", lambda: torch.autocast(torch.get_default_device().type, torch.bfloat16))
+add_forward_context(
+    "autocast", lambda: torch.autocast(torch.get_default_device().type, torch.bfloat16)
+)
 
 
 @whole_context("input and output changed in place")
@@ -250,13 +260,13 @@ def changed_after(f, cell):
     try:
         gradients = grad(y, leaves, should.g.clone())
     except RuntimeError as e:
-        if public(cell) or "modified by an inplace operation" not in str(e):
+        if survives_later_writes(cell) or "modified by an inplace operation" not in str(e):
             raise
     else:
         check_result(cell, leaves, kept.requires_grad_(), gradients)
 
 
-def public(cell):
+def survives_later_writes(cell):
     """The forms for which the contract promises it, with bounds that leave x on the fast path."""
     return (
         has_kernels()
@@ -294,7 +304,7 @@ def signs(f, cell):
         same_signs("the value", *(torch.where(tie, 1, t) for t in (y, should.value)))
     if should.g is not None:
         gradients = iter(grad(y, leaves, should.g.clone()))
-        for i, (leaf, share) in enumerate(zip(leaves, should.full)):
+        for i, (leaf, share) in enumerate(zip(leaves, should.unreduced_gradients)):
             if leaf.requires_grad and (v := next(gradients)) is not None:
                 same_signs(f"the gradient of Tensor {i}", v, share.to(v.dtype))
 
@@ -319,9 +329,9 @@ def flushed(f, cell):
     if not torch.set_flush_denormal(True):  # this processor cannot
         return
     try:
-        should = fresh(cell)
+        should = compute_expected(cell)
         gradients = iter(grad(f(*cell.laid_out(leaves)), leaves, should.g.clone()))
-        for i, (leaf, share) in enumerate(zip(leaves, should.full)):
+        for i, (leaf, share) in enumerate(zip(leaves, should.unreduced_gradients)):
             if leaf.requires_grad and (v := next(gradients)) is not None:
                 sides = (torch.where(t.abs() < 1e-37, 0, t) for t in (v, reduced_to(share, leaf)))
                 check_same(f"gradient of Tensor {i}", *sides, exact=share.shape == leaf.shape)
@@ -357,8 +367,8 @@ HOOKS = {  # pack, unpack
     ),
 }
 for _name, _hooks in HOOKS.items():
-    around(f"saved tensors {_name}", partial(saved_tensors_hooks, *_hooks))
-around("save_on_cpu", save_on_cpu)
+    add_forward_context(f"saved tensors {_name}", partial(saved_tensors_hooks, *_hooks))
+add_forward_context("save_on_cpu", save_on_cpu)
 
 
 # ---- Checkpoints ---------------------------------------------------------------------------------
@@ -417,8 +427,8 @@ def vectorized(f, cell):
         for k in range(min(value.numel(), 4)):
             g = torch.zeros_like(value).flatten()
             g[k] = 1
-            args, want = cell.fill(cell.tensors), cell.spread(cell.want)
-            share = gradients(cell, args, want, g.view(value.shape))[i]
+            args, requires_grad = cell.fill(cell.tensors), cell.spread(cell.requires_grad)
+            share = gradients(cell, args, requires_grad, g.view(value.shape))[i]
             check_same(
                 f"row {k} of the jacobian by Tensor {i}", total[k], reduced_to(share, leaves[i])
             )
@@ -432,22 +442,24 @@ def double_backward(f, cell):
     g = should.g.clone().requires_grad_()
     y = f(*cell.laid_out(leaves))
     gradients = grad(y, leaves, g, create_graph=True)
-    check_gradients(cell, leaves, gradients, should.full)
+    check_gradients(cell, leaves, gradients, should.unreduced_gradients)
     every = [numbers(i, leaf.shape, leaf.dtype, FINITE) for i, leaf in enumerate(leaves)]
-    tangents = [t for t, w in zip(every, cell.want) if w]
+    tangents = [t for t, w in zip(every, cell.requires_grad) if w]
     pairs = [(v, t) for v, t in zip(gradients, tangents) if v is not None and v.requires_grad]
     if not pairs:
         assert cell.gradient == "restoring" or y.numel() == 0, "no gradient with respect to g"
         return
     of_g, *of_leaves = grad([v for v, _ in pairs], [g, *leaves], [t for _, t in pairs])
-    vs = [t if w else None for t, w in zip(every, cell.want)]
-    check_same("gradient of g", of_g, expected_tangent(cell, vs, cell.want, should.g), exact=False)
+    vs = [t if w else None for t, w in zip(every, cell.requires_grad)]
+    check_same(
+        "gradient of g", of_g, expected_tangent(cell, vs, cell.requires_grad, should.g), exact=False
+    )
     for i, v in enumerate(of_leaves):
         if v is not None:
             check_same(f"second gradient {i}", v, torch.zeros_like(v))
 
 
-def expected_tangent(cell, tangents, want, g, args=None):
+def expected_tangent(cell, tangents, requires_grad, g, args=None):
     """The tangent of the result: the transpose of the gradient, or what a selection passes."""
     args = cell.fill(cell.tensors) if args is None else args
     value = cell.forward(args)
@@ -462,7 +474,7 @@ def expected_tangent(cell, tangents, want, g, args=None):
         else:
             # With mixed bounds, a share has the dtype of its argument,
             # which differs for 0-dim ones.
-            total = total + gradients(cell, args, cell.spread(want), t)[n].to(value.dtype)
+            total = total + gradients(cell, args, cell.spread(requires_grad), t)[n].to(value.dtype)
     return total
 
 
@@ -494,7 +506,7 @@ def check_tangent(f, cell, tangent_of):
     both are given for each Tensor."""
     should, tensors = expected(cell), cell.tensors
     every = [numbers(cell.seed + i, t.shape, t.dtype, FINITE) for i, t in enumerate(tensors)]
-    tangents = [t if w else None for t, w in zip(every, cell.want)]
+    tangents = [t if w else None for t, w in zip(every, cell.requires_grad)]
 
     def run():
         return tangent_of(*(t.clone() for t in tensors), *(t for t in tangents if t is not None))
@@ -505,16 +517,21 @@ def check_tangent(f, cell, tangent_of):
     check_same("value", value, should.value)
     tangent = torch.zeros_like(value) if tangent is None else tangent
     check_same(
-        "tangent", tangent, expected_tangent(cell, tangents, cell.want, should.g), exact=False
+        "tangent",
+        tangent,
+        expected_tangent(cell, tangents, cell.requires_grad, should.g),
+        exact=False,
     )
 
 
 @whole_context("dual tensors", accepts=has_gradient)
 def dual(f, cell):
     def tangent_of(*given):
-        tensors, tangents = given[: len(cell.want)], iter(given[len(cell.want) :])
+        tensors, tangents = given[: len(cell.requires_grad)], iter(given[len(cell.requires_grad) :])
         with fwad.dual_level():
-            args = with_tangents(tensors, [next(tangents) if w else None for w in cell.want])
+            args = with_tangents(
+                tensors, [next(tangents) if w else None for w in cell.requires_grad]
+            )
             return fwad.unpack_dual(f(*cell.laid_out(args)))
 
     check_tangent(f, cell, tangent_of)
@@ -525,10 +542,10 @@ def dual_of_graphs(f, cell):
     """As a compiled graph opens it: torch.autograd.forward_ad does not hear of it."""
 
     def tangent_of(*given):
-        tensors, tangents = given[: len(cell.want)], iter(given[len(cell.want) :])
+        tensors, tangents = given[: len(cell.requires_grad)], iter(given[len(cell.requires_grad) :])
         level = torch._C._enter_dual_level()
         try:
-            pairs = zip(tensors, cell.want)
+            pairs = zip(tensors, cell.requires_grad)
             duals = [torch._VF._make_dual(x, next(tangents), level) if w else x for x, w in pairs]
             y, tangent = torch._VF._unpack_dual(f(*duals), level)
             return y, None if tangent is None else tangent.clone()
@@ -542,7 +559,7 @@ def dual_of_graphs(f, cell):
 def dual_recorded(f, cell):
     """The gradient is what it is without a tangent; if g has one, the gradient's has its shares."""
     should, leaves = expected(cell), leaves_of(cell)
-    ones = [torch.ones_like(leaf) if w else None for leaf, w in zip(leaves, cell.want)]
+    ones = [torch.ones_like(leaf) if w else None for leaf, w in zip(leaves, cell.requires_grad)]
     along = numbers(cell.seed + 1, should.g.shape, should.g.dtype, FINITE)
 
     def run():
@@ -558,17 +575,17 @@ def dual_recorded(f, cell):
         return no_jvp(run)
     y, actual, tangents = run()
     check_same("value", y, should.value)
-    check_gradients(cell, leaves, actual, should.full)
-    args, want = cell.fill(cell.tensors), cell.spread(cell.want)
-    check_gradients(cell, leaves, tangents, gradients(cell, args, want, along), "tangent")
+    check_gradients(cell, leaves, actual, should.unreduced_gradients)
+    args, requires_grad = cell.fill(cell.tensors), cell.spread(cell.requires_grad)
+    check_gradients(cell, leaves, tangents, gradients(cell, args, requires_grad, along), "tangent")
 
 
 @whole_context("one tangent at a time", accepts=has_gradient)
 def one_tangent(f, cell):
     """The others are 0, so nothing is rounded: the tangent is exact, whatever it is."""
     tensors, should = cell.tensors, expected(cell)
-    for i in (i for i, w in enumerate(cell.want) if w):
-        tangents = [torch.zeros_like(t) if w else None for t, w in zip(tensors, cell.want)]
+    for i in (i for i, w in enumerate(cell.requires_grad) if w):
+        tangents = [torch.zeros_like(t) if w else None for t, w in zip(tensors, cell.requires_grad)]
         tangents[i] = numbers(cell.seed + i, tensors[i].shape, tensors[i].dtype)
 
         def run():
@@ -578,7 +595,10 @@ def one_tangent(f, cell):
 
         if not linear(cell):
             return no_jvp(run)
-        true_tangent, tangent = expected_tangent(cell, tangents, cell.want, should.g), run()
+        true_tangent, tangent = (
+            expected_tangent(cell, tangents, cell.requires_grad, should.g),
+            run(),
+        )
         tangent = torch.zeros_like(true_tangent) if tangent is None else tangent
         check_same(f"tangent along Tensor {i}", tangent, true_tangent)
 
@@ -602,11 +622,11 @@ def twice(f, cell, call):
     """call(f, leaves) -> the result of a second call on the result of
     the first, in place of one x."""
     should, leaves = expected(cell), leaves_of(cell)
-    first, want = cell.fill(cell.tensors), cell.spread(cell.want)
+    first, requires_grad = cell.fill(cell.tensors), cell.spread(cell.requires_grad)
     second = [should.value, *first[1:]]
-    x_and_rest = [True, *want[1:]]
+    x_and_rest = [True, *requires_grad[1:]]
     of_second = gradients(cell, second, x_and_rest, should.g)
-    of_first = gradients(cell, first, want, of_second[0].to(should.value.dtype))
+    of_first = gradients(cell, first, requires_grad, of_second[0].to(should.value.dtype))
     y = call(getattr(f, "itself", f), leaves)
     check_same("value", y, cell.forward(second))
     actual = iter(grad(y, leaves, should.g.clone()))
@@ -657,7 +677,7 @@ def torchs_own(cell, tensors):
 
 @whole_context("meta tensors")
 def meta(f, cell):
-    leaves = [t.to("meta").requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
+    leaves = [t.to("meta").requires_grad_(w) for t, w in zip(cell.tensors, cell.requires_grad)]
     y = f(*leaves)
     layout, stock_layout = ((t.dtype, t.shape, t.stride()) for t in (y, torchs_own(cell, leaves)))
     if layout != stock_layout:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from oracle import CLAMPS
 from testing.matrix.cells import LAYOUTS, Arg, Cell, inf, nan
-from testing.matrix.inputs import grown
+from testing.matrix.inputs import repeat_to_shape
 from testing.matrix.reference import ARGUMENTS, GRADIENTS, PSEUDO
 from testing.matrix.run import CONTEXTS, FORMS, applies, waived
 
@@ -42,13 +42,15 @@ def draw(r, whole=None, contexts=CHEAP):
         if args and operator in CLAMPS and r.choice([True, False]):
             args.append(r.choice(NUMBERS))
             continue
-        here = dtype if one_dtype else r.choice(FLOATS + INTEGERS)
-        values = VALUES if here in FLOATS else [0.0, 1.0, 2.0, 3.0]
+        arg_dtype = dtype if one_dtype else r.choice(FLOATS + INTEGERS)
+        values = VALUES if arg_dtype in FLOATS else [0.0, 1.0, 2.0, 3.0]
         some = tuple(r.choice(values) for _ in range(r.choice([1, 2, 5, 8])))
-        layouts = ["plain"] if plain or here not in FLOATS else list(LAYOUTS)
-        layouts = [n for n in layouts if n != "conj" or here in ("float32", "float64")]
-        want = not args or r.choice([True, False])
-        args.append(Arg(grown(some, shape), shape, here, r.choice(layouts), want))
+        layouts = ["plain"] if plain or arg_dtype not in FLOATS else list(LAYOUTS)
+        layouts = [n for n in layouts if n != "conj" or arg_dtype in ("float32", "float64")]
+        requires_grad = not args or r.choice([True, False])
+        args.append(
+            Arg(repeat_to_shape(some, shape), shape, arg_dtype, r.choice(layouts), requires_grad)
+        )
     if operator == "clamp" and r.choice(range(5)) == 0:
         args[r.choice([1, 2])] = None
     cell = Cell(operator, tuple(args), gradient, maximize, seed=r.choice(range(10)))

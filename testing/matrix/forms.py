@@ -100,7 +100,7 @@ def itself(function, seed):
     return function
 
 
-def public(suffix="", view=itself):
+def make_public_call(suffix="", view=itself):
     def make(cell):
         function = view(getattr(clampgrad, cell.operator + suffix), cell.seed)
         return called(function, cell, bool(suffix), **keywords(cell))
@@ -234,10 +234,10 @@ TORCHS = {  # torch's own calls: which, whether in place, and what they accept
     "method in place, overlapping": (method("_", overlapping), True, both(pins, overlaps)),
 }
 FORMS = {
-    "function": Form(public()),
-    "in place": Form(public("_"), has_in_place, in_place=True),
-    "in place, overlapping": Form(public("_", overlapping), overlaps, in_place=True),
-    "function, overlapping": Form(public("", of_overlapping), is_read_in_parts),
+    "function": Form(make_public_call()),
+    "in place": Form(make_public_call("_"), has_in_place, in_place=True),
+    "in place, overlapping": Form(make_public_call("_", overlapping), overlaps, in_place=True),
+    "function, overlapping": Form(make_public_call("", of_overlapping), is_read_in_parts),
     "out": Form(out, writes=True),
     "clamp_with_grad": Form(
         with_grad_name, lambda cell: (cell.operator, cell.gradient) == ("clamp", "with_grad")

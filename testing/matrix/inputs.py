@@ -21,10 +21,10 @@ PAIRS = {
     "infinite": (-inf, inf),
 }
 # In float32 they are one number.
-ALIKE = (0.1, 0.1 + 5e-11, 0.1 + 1e-10)
+EQUAL_IN_FLOAT32 = (0.1, 0.1 + 5e-11, 0.1 + 1e-10)
 
 
-def grown(values, shape):
+def repeat_to_shape(values, shape):
     """As many values as the shape has, over and over."""
     n = prod(shape)
     return tuple((values * (n // max(len(values), 1) + 1))[:n])
@@ -58,8 +58,8 @@ def with_numbers(operator):
     for dtype in ("float16", "bfloat16", "float64"):
         bounds = one_or_two(operator, 0.1, 0.5)
         yield f"number: {dtype}", (vector((*X, 0.1, 0.5), dtype), *bounds)
-    bounds = one_or_two(operator, ALIKE[0], ALIKE[2])
-    yield "number: alike in float32", (vector((0.0, *ALIKE, 1.0), "float64"), *bounds)
+    bounds = one_or_two(operator, EQUAL_IN_FLOAT32[0], EQUAL_IN_FLOAT32[2])
+    yield "number: alike in float32", (vector((0.0, *EQUAL_IN_FLOAT32, 1.0), "float64"), *bounds)
 
 
 def of_clamp_alone():
@@ -73,7 +73,7 @@ def of_clamp_alone():
         "mixed: Tensor, number": (x, low, 1),
         "mixed: number, 0-dim": (x, 0, Arg((6.0,), ())),
         "mixed: 0-dim, number": (x, Arg((0.0,), ()), 6),
-        "mixed: number, frozen Tensor": (x, 0.5, replace(low, want=False)),
+        "mixed: number, frozen Tensor": (x, 0.5, replace(low, requires_grad=False)),
         "mixed: other dtype": (half, vector((0.0, 0.1, 1.0) * 4), 0.1),
         "mixed: other dtype above": (half, 0.1, vector((0.1, 1.0) * 6)),
         "mixed: uint8": (vector((1, 2), "uint8"), vector((-5, -5), "int64"), -1),
@@ -88,7 +88,7 @@ def with_tensors(operator):
     yield "Tensors", every
     for i, name in enumerate(ARGUMENTS[operator]):
         for how, is_alone in (("frozen", False), ("alone", True)):
-            some = (replace(a, want=(i == j) == is_alone) for j, a in enumerate(every))
+            some = (replace(a, requires_grad=(i == j) == is_alone) for j, a in enumerate(every))
             yield f"Tensors: {name} {how}", tuple(some)
     for dtype in ("float16", "bfloat16", "float64"):
         yield f"Tensors: {dtype}", tensors(operator, dtype)
@@ -109,11 +109,11 @@ def with_tensors(operator):
     for way, of_x, of_bounds in (("up", "float16", "float32"), ("down", "float32", "bfloat16")):
         dtypes = of_x, of_bounds, of_bounds
         yield f"bounds of another dtype, {way}", tuple(map(vector, values, dtypes))
-    alike = list(zip(*product(ALIKE, repeat=len(every))))
+    alike = list(zip(*product(EQUAL_IN_FLOAT32, repeat=len(every))))
     for what, of_x in (("float64", "float64"), ("bounds of float64", "float32")):
         dtypes = of_x, "float64", "float64"
         yield f"Tensors: {what}, alike in float32", tuple(map(vector, alike, dtypes))
-    near = (Arg((v,), (), "float64") for v in (ALIKE[0], ALIKE[2]))
+    near = (Arg((v,), (), "float64") for v in (EQUAL_IN_FLOAT32[0], EQUAL_IN_FLOAT32[2]))
     yield "0-dim bounds of float64, alike in float32", beside(vector((0.0, 0.1, 1.0)), *near)
     yield "integer bounds", all_beside(vector(X), vector((0, 1, 6, 2) * 3, "int64"))
     integers = vector((0, 1, 2, 7), "int32")
@@ -132,11 +132,11 @@ def inputs(operator):
 
 def shaped(operator, kind, shape, layout="plain"):
     """Small arguments of one shape: numbers, or Tensors of that shape."""
-    x = Arg(grown(X, shape), shape, layout=layout)
+    x = Arg(repeat_to_shape(X, shape), shape, layout=layout)
     if kind == "numbers":
         return (x, *one_or_two(operator, 0, 6))
-    low = Arg(grown((0.0, 1.0, -1.0, 2.0, 6.0), shape), shape, layout=layout)
-    high = Arg(grown((6.0, 1.0, 0.0), shape), shape, layout=layout)
+    low = Arg(repeat_to_shape((0.0, 1.0, -1.0, 2.0, 6.0), shape), shape, layout=layout)
+    high = Arg(repeat_to_shape((6.0, 1.0, 0.0), shape), shape, layout=layout)
     return (x, *one_or_two(operator, low, high)[: len(ARGUMENTS[operator]) - 1])
 
 

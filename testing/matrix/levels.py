@@ -101,7 +101,7 @@ class Nest:
 
     def check(self, f):
         cell = self.cell
-        leaves = [self.physical(i).requires_grad_(w) for i, w in enumerate(cell.want)]
+        leaves = [self.physical(i).requires_grad_(w) for i, w in enumerate(cell.requires_grad)]
         y, level_results = self.run(f, 0, leaves)
         logical = cell.forward(cell.fill(self.tensors))
         every = [self.aligned(i, logical.dim()) for i in range(len(leaves))]
@@ -111,32 +111,32 @@ class Nest:
         levels = [k for k in range(len(self.word)) if self.word[k] != "vmap"]
         for k, results in zip(reversed(levels), level_results):
             self.check_level(k, results, every, value)
-        if any(cell.want):
+        if any(cell.requires_grad):
             g = numbers(cell.seed, value.shape, value.dtype)
             gradients = grad(y, leaves, g.reshape(shape))
-            self.check_shares("outside of all levels", cell.want, g, gradients, every)
+            self.check_shares("outside of all levels", cell.requires_grad, g, gradients, every)
 
     def check_level(self, k, results, every, value):
         cell, chosen = self.cell, self.chosen[k]
         outside = self.word[:k].count("vmap")
-        want = [i in chosen for i in range(len(every))]
+        requires_grad = [i in chosen for i in range(len(every))]
         where = f"{self.word[k]} at level {k + 1} of {' '.join(self.word)}"
         if self.word[k] == "vjp":
             g = self.cotangent(k, value.shape[outside:], value.dtype).expand(value.shape)
-            return self.check_shares(where, want, g, results, every, outside)
+            return self.check_shares(where, requires_grad, g, results, every, outside)
         tangents = []
         for i, e in enumerate(every):
             batched = [i in c for n, c in zip(self.word[k:], self.chosen[k:]) if n == "vmap"]
             logical = [BATCH] * sum(batched) + list(self.tensors[i].shape)
             here = e.shape[outside:]
-            tangents.append(self.tangent(k, i, logical).reshape(here) if want[i] else None)
-        total = expected_tangent(cell, tangents, want, None, cell.fill(every))
+            tangents.append(self.tangent(k, i, logical).reshape(here) if requires_grad[i] else None)
+        total = expected_tangent(cell, tangents, requires_grad, None, cell.fill(every))
         check_same(where, results, total.reshape(results.shape), exact=False)
 
-    def check_shares(self, where, want, g, results, every, outside=0):
+    def check_shares(self, where, requires_grad, g, results, every, outside=0):
         """Dimensions of the vmaps outside of this level stay; those inside are summed, or stay."""
-        should = gradients(self.cell, self.cell.fill(every), self.cell.spread(want), g)
-        for i, result in zip([i for i, w in enumerate(want) if w], results):
+        should = gradients(self.cell, self.cell.fill(every), self.cell.spread(requires_grad), g)
+        for i, result in zip([i for i, w in enumerate(requires_grad) if w], results):
             share, kept = should[i], [*g.shape[:outside], *every[i].shape[outside:]]
             summed = list(share.shape) != kept
             share = (share.sum_to_size(kept) if summed else share).to(self.tensors[i].dtype)
@@ -180,7 +180,7 @@ for _word in WORDS:
 
 def pulled(f, cell):
     """That function, and the one that pulls tangents of its results back to g."""
-    differentiated = [i for i, w in enumerate(cell.want) if w]
+    differentiated = [i for i, w in enumerate(cell.requires_grad) if w]
 
     def pull(g):
         def of_differentiated(*some):
@@ -191,7 +191,9 @@ def pulled(f, cell):
 
     def pushed_to(g, *tangents):
         given = dict(zip(differentiated, tangents))
-        return expected_tangent(cell, [given.get(i) for i in range(len(cell.want))], cell.want, g)
+        return expected_tangent(
+            cell, [given.get(i) for i in range(len(cell.requires_grad))], cell.requires_grad, g
+        )
 
     return pull, pushed_to
 
@@ -216,7 +218,7 @@ def reverse_over_reverse(f, cell, g):
     pull, pushed_to = pulled(f, cell)
     gradients, back = vjp(pull, g)
     tangents = tangents_of(gradients)
-    check_gradients(cell, leaves_of(cell), gradients, expected(cell).full)
+    check_gradients(cell, leaves_of(cell), gradients, expected(cell).unreduced_gradients)
     check_same("gradient of g", back(tangents)[0], pushed_to(g, *tangents), exact=False)
 
 
@@ -224,12 +226,18 @@ def reverse_over_reverse(f, cell, g):
 def forward_over_reverse(f, cell, g):
     """Under a pseudo-gradient, only what a bound gets has a tangent."""
     tangent = numbers(cell.seed + 1, g.shape, g.dtype, FINITE)
-    if not linear(cell) and cell.want[0]:
+    if not linear(cell) and cell.requires_grad[0]:
         return no_jvp(lambda: jvp(pulled(f, cell)[0], (g,), (tangent,)))
     actual, tangents = jvp(pulled(f, cell)[0], (g,), (tangent,))
-    leaves, args, want = leaves_of(cell), cell.fill(cell.tensors), cell.spread(cell.want)
-    check_gradients(cell, leaves, actual, expected(cell).full)
-    check_gradients(cell, leaves, tangents, gradients(cell, args, want, tangent), "tangent")
+    leaves, args, requires_grad = (
+        leaves_of(cell),
+        cell.fill(cell.tensors),
+        cell.spread(cell.requires_grad),
+    )
+    check_gradients(cell, leaves, actual, expected(cell).unreduced_gradients)
+    check_gradients(
+        cell, leaves, tangents, gradients(cell, args, requires_grad, tangent), "tangent"
+    )
 
 
 def two_rows(g):
@@ -268,7 +276,7 @@ def curved(f, cell, at):
     """f along x + at v + at^2 w / 2, for every differentiated argument: its
     second derivative at 0 is the tangent of the result along w, because the table is a constant."""
     along = []
-    for i, (x, differentiated) in enumerate(zip(cell.tensors, cell.want)):
+    for i, (x, differentiated) in enumerate(zip(cell.tensors, cell.requires_grad)):
         v, w = (numbers(cell.seed + k + i, x.shape, x.dtype, FINITE) for k in (3, 5))
         along.append(x + at * v + at * at * w / 2 if differentiated else x)
     return f(*along)
@@ -277,9 +285,9 @@ def curved(f, cell, at):
 def bent(cell):
     tangents = [
         numbers(cell.seed + 5 + i, x.shape, x.dtype, FINITE) if differentiated else None
-        for i, (x, differentiated) in enumerate(zip(cell.tensors, cell.want))
+        for i, (x, differentiated) in enumerate(zip(cell.tensors, cell.requires_grad))
     ]
-    return expected_tangent(cell, tangents, cell.want, None)
+    return expected_tangent(cell, tangents, cell.requires_grad, None)
 
 
 def slope_along(f, at):
@@ -288,7 +296,7 @@ def slope_along(f, at):
 
 def are_curved(cell):
     """vmap writes no result that is batched to an x that is not."""
-    may_be_written = cell.want[0] or not FORMS[cell.form].in_place
+    may_be_written = cell.requires_grad[0] or not FORMS[cell.form].in_place
     return of_one_dtype(cell) and cell.differentiable and may_be_written
 
 
