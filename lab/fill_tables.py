@@ -20,7 +20,6 @@ for name in (
     "lab.libraries.clamps",
     "lab.libraries.tables",
     "lab.matrix_page",
-    "lab.mca",
     "lab.private_names_page",
     "lab.programs.program_tables",
     "lab.sessions",
