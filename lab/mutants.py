@@ -7,12 +7,12 @@
 
 A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is
 left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
-process, forked from one that has everything imported. It runs what noticed the last mutants of its
-file, the quickest tests of its folder, cells of testing/matrix, then the other tests, until one
-fails, or the process crashes, or takes far longer or more memory than the unbroken library. An
-interrupted run goes on, at a later commit too, as long as the package is as it was; what a file of
-tests has decided is tried again when that file has changed. waived_mutants.yaml lists what no test
-can notice.
+process, forked from one that has everything imported. It runs cells of testing/matrix, which take
+two seconds in all, then the tests that noticed the last mutants of its file, then those of its
+folder, until one fails, or the process crashes, or takes far longer or more memory than the
+unbroken library. An interrupted run goes on, at a later commit too, as long as the package is as it
+was; what a file of tests has decided is tried again when that file has changed.
+waived_mutants.yaml lists what no test can notice.
 """
 
 from __future__ import annotations
@@ -60,14 +60,13 @@ VARIABLE, SYMBOL = "CLAMPGRAD_MUTANT", "clampgrad_mutant"
 DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
 DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}") ?: "0");\n'
 CELLS = 600
-MOST_LIKELY = 8  # how many tests and cells of a file's last mutants come first
+MOST_LIKELY = 8  # how many tests that noticed the last mutants of a file come first
 SECONDS = 1800  # per mutant, if it waits for ever; one that computes for ever ends earlier
 BYTES = 16 << 30  # per mutant: one that reads a size from nowhere may ask for all that there is
 
-# For each folder, its tests: those before the cells, which notice most mutants in seconds, and
-# those after them. The rules break every file of these folders.
-BEFORE_CELLS = [f"test/table/test_{name}.py" for name in ("table", "tensors", "errors")]
-KERNELS = BEFORE_CELLS + [f"test/{test}" for test in (
+# For each folder, its tests, the quickest first. The rules break every file of these folders.
+KERNELS = [f"test/{test}" for test in (
+    *(f"table/test_{name}.py" for name in ("tensors", "errors")),
     *(f"kernels/test_{name}.py" for name in ("values", "gate", "operator_counts", "devices")),
     *(f"table/test_{name}.py" for name in ("defects", "rounding", "in_place", "nan")),
     "matrix/test_fuzz.py::test_found_once", "matrix/test_matrix.py::test_every_form_compiled", "matrix/test_refused.py",
@@ -83,6 +82,7 @@ KERNELS = BEFORE_CELLS + [f"test/{test}" for test in (
     "compile/test_compile_training.py::test_a_changing_number_in_a_new_process",
     "compile/test_compile_training.py::test_an_integer_that_changes_guards_nothing",
     "compile/test_export.py::test_a_gradient_that_no_trace_holds",
+    "table/test_table.py",  # of what the cells are about, in more forms
 )]  # fmt: skip
 PIN = [f"test/pin/test_pin{name}.py" for name in (
     "", "_tasks", "_calls", "_misuse", "_reach", "_follows",
@@ -383,12 +383,9 @@ def report_first_failure(
         return False
 
     def failures() -> Iterator[str | None]:
-        likely_tests = [name for name in likely if name not in cells]
-        yield from (name for name in likely if name in cells and is_failing(cells[name]))
-        yield find_failing_test(*likely_tests) if likely_tests else None
-        yield from map(find_failing_test, (t for t in tests if t in BEFORE_CELLS))
         yield from (name for name, cell in cells.items() if is_failing(cell))
-        yield from map(find_failing_test, (t for t in tests if t not in BEFORE_CELLS))
+        yield find_failing_test(*likely) if likely else None
+        yield from map(find_failing_test, tests)
 
     send_end.send(next(filter(None, failures()), None))
 
@@ -457,7 +454,7 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
         k, mutant = numbered
         tests, noticed = tests_of(mutant), likely[mutant.file]
         killed = outcome(k, {} if tests is PIN else cells, tests, noticed[:MOST_LIKELY], longest)
-        if killed not in (None, CRASH, NO_END):
+        if killed not in (None, CRASH, NO_END, *cells):
             noticed[:] = [killed, *(name for name in noticed if name != killed)]
         print("killed  " if killed else "SURVIVES", mutant, flush=True)
         with RAN.open("a") as file:
