@@ -9,9 +9,9 @@ A comparison, a choice, a mask operator or a condition becomes its neighbour, an
 left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
 process, forked from one that has everything imported. It runs cells of testing/matrix, which take
 two seconds in all, then the tests that noticed the last mutants of its file, then those of its
-folder, until one fails, or the process crashes, or takes far longer or more memory than the
-unbroken library. An interrupted run goes on, at a later commit too, as long as the package is as it
-was; what a file of tests has decided is tried again when that file has changed.
+folder, until one fails, or the process crashes, or takes far longer or more memory than any test
+of the unbroken library. An interrupted run goes on, at a later commit too, as long as the package
+is as it was; what a file of tests has decided is tried again when that file has changed.
 waived_mutants.yaml lists what no test can notice.
 """
 
@@ -35,6 +35,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
@@ -61,7 +62,8 @@ DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
 DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}") ?: "0");\n'
 CELLS = 600
 MOST_LIKELY = 8  # how many tests that noticed the last mutants of a file come first
-SECONDS = 1800  # per mutant, if it waits for ever; one that computes for ever ends earlier
+SECONDS = 1800  # per mutant, if it waits for ever
+CPU_SECONDS = 150  # for one test, or for all cells, if it computes for ever
 BYTES = 16 << 30  # per mutant: one that reads a size from nowhere may ask for all that there is
 
 # For each folder, its tests, the quickest first. The rules break every file of these folders.
@@ -332,14 +334,23 @@ def chosen_cells() -> dict[str, Any]:
 
 
 class FirstFailure:
-    """Finds the test that fails in a run of pytest."""
+    """Finds the test that fails in a run of pytest, of which each may compute for so long."""
 
     def __init__(self) -> None:
         self.test: str | None = None
 
+    def pytest_runtest_logstart(self) -> None:
+        limit_cpu()
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.test = self.test or report.nodeid
+
+
+def limit_cpu() -> None:
+    """Ends this process by SIGXCPU when it has computed for CPU_SECONDS from now."""
+    now = math.ceil(time.process_time())
+    resource.setrlimit(resource.RLIMIT_CPU, (now + CPU_SECONDS, resource.RLIM_INFINITY))
 
 
 def report_first_failure(
@@ -347,7 +358,6 @@ def report_first_failure(
     cells: dict[str, Any],
     tests: list[str],
     likely: list[str],
-    of_cpu: float,
     compiled: str,
     send_end,
 ) -> None:
@@ -357,8 +367,7 @@ def report_first_failure(
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # or pytest would end as if a test had failed
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, resource.RLIM_INFINITY))
-    if of_cpu < math.inf:
-        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(of_cpu), resource.RLIM_INFINITY))
+    limit_cpu()
     # Processes that a test starts have these, too.
     os.environ |= {VARIABLE: str(k), "TORCHINDUCTOR_CACHE_DIR": compiled}
     library = ctypes.CDLL(str(next(LIB.rglob("libclampgrad*"))))
@@ -439,11 +448,9 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
         for by in (None, "a cell", *tests_of(mutant)):
             stamped(deciding_test_files(mutant, by))
     pytest.main(["--collect-only", "-qq", *KERNELS, *PIN])  # imports them, once for all
-    began = cpu_seconds()
     for tests in ([], KERNELS, PIN) if chosen else ():
-        if killed := outcome(0, {} if tests else cells, tests, [], math.inf):
+        if killed := outcome(0, {} if tests else cells, tests, []):
             sys.exit(f"it fails where nothing is broken: {killed}")
-    longest = 3 * (cpu_seconds() - began)
 
     stopped = Event()
     likely: dict[str, list[str]] = defaultdict(list)  # by file: what noticed its last mutants
@@ -453,7 +460,7 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
             return
         k, mutant = numbered
         tests, noticed = tests_of(mutant), likely[mutant.file]
-        killed = outcome(k, {} if tests is PIN else cells, tests, noticed[:MOST_LIKELY], longest)
+        killed = outcome(k, {} if tests is PIN else cells, tests, noticed[:MOST_LIKELY])
         if killed not in (None, CRASH, NO_END, *cells):
             noticed[:] = [killed, *(name for name in noticed if name != killed)]
         print("killed  " if killed else "SURVIVES", mutant, flush=True)
@@ -471,12 +478,6 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
             for worker in multiprocessing.active_children():
                 worker.kill()
             raise
-
-
-def cpu_seconds() -> float:
-    """Of all workers that have ended."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def tests_of(mutant: Mutant) -> list[str]:

@@ -177,7 +177,7 @@ def test_what_noticed_the_last_mutants_of_a_file_comes_first(folder, monkeypatch
     unbroken = [None] * 3  # cells, tests, tests of the pin
     outcomes, likely = iter([*unbroken, "a test", None, tool.CRASH, "a cell", None]), []
 
-    def outcome(k, cells, tests, likely_names, longest):
+    def outcome(k, cells, tests, likely_names):
         likely.append(likely_names)
         return next(outcomes)
 
@@ -211,6 +211,24 @@ def test_a_worker_that_somebody_ends_says_nothing(tmp_path, monkeypatch):
         assert tool.outcome(signalled) == "a crash"
     assert tool.outcome(signal.SIGXCPU) == tool.NO_END  # it has computed for too long
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_test_that_computes_for_ever_has_no_end(tmp_path, monkeypatch):
+    """Each test has its own time, so many short ones may take longer in all."""
+
+    def report_first_failure(seconds, compiled, send_end):
+        for of_test in seconds:
+            tool.FirstFailure().pytest_runtest_logstart()
+            until = time.process_time() + of_test
+            while time.process_time() < until:
+                pass
+        send_end.send(None)
+
+    monkeypatch.setattr(tool, "COMPILED", tmp_path)
+    monkeypatch.setattr(tool, "CPU_SECONDS", 1)
+    monkeypatch.setattr(tool, "report_first_failure", report_first_failure)
+    assert tool.outcome([0.6, 0.6, 0.6, 0.6, 0.6]) is None
+    assert tool.outcome([0.1, 60]) == tool.NO_END
 
 
 def test_the_end_of_a_worker_is_noticed_beside_others(tmp_path, monkeypatch):
