@@ -3,7 +3,7 @@ tensors."""
 
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -205,8 +205,9 @@ def share_memory(a: Tensor, b: Tensor) -> bool:
     return torch._C._is_alias_of(a, b)
 
 
-# For lists of tensors.
-FOR_LISTS = {"clamp_min": torch._foreach_clamp_min, "clamp_max": torch._foreach_clamp_max}
+def function_of_lists(name: str) -> Callable[..., list[Tensor]]:
+    """Returns the function of torch that calls clamp_min or clamp_max for each tensor of a list."""
+    return torch._foreach_clamp_min if name == "clamp_min" else torch._foreach_clamp_max
 
 
 def base_of(view: Tensor) -> Tensor | None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clampgrad import functional
-from clampgrad._torch.surroundings import FOR_LISTS, is_batched_gradient
+from clampgrad._torch.surroundings import function_of_lists, is_batched_gradient
 
 Operands: TypeAlias = tuple[Any, Any, Any]  # input, lower bound or None, upper bound or None
 
@@ -132,7 +132,8 @@ def operators_by_function() -> dict[Any, Operator]:
 def _call_list_operator(name: str, x: Tensor, lo: Any, hi: Any) -> Tensor:
     bound = hi if lo is None else lo
     bounds: Any = [bound] if isinstance(bound, Tensor) else bound
-    return FOR_LISTS[name]([x], bounds)[0]
+    (result,) = function_of_lists(name)([x], bounds)
+    return result
 
 
 # Those whose kernels announce a call, by their names in aten. maximum and minimum of lists are not
@@ -143,7 +144,7 @@ KERNEL_OPERATORS = {
 }
 KERNEL_OPERATORS |= {
     f"_foreach_{name}": Operator(name, READERS[name], partial(_call_list_operator, name))
-    for name in FOR_LISTS
+    for name in ("clamp_min", "clamp_max")
 }
 
 
