@@ -222,7 +222,7 @@ def tests(session, torch):
     words = session.posargs or ("test", "lab/test", *left_out, *ALL)
     programs = update_environment(session, torch, "test" if session.posargs else "test-slow")
     check_compiled(session, programs)
-    session.run(f"{programs}/pytest", *PARALLEL, *words)
+    session.run(f"{programs}/pytest", *PARALLEL, "--durations=60", *words)
 
 
 @torch_session("release")
