@@ -23,6 +23,7 @@ PACKAGE = (
     *("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt", "LICENSE", "oracle.py"),
     *("conventions.yaml", "derivatives.yaml", "torch_releases.txt"),
 )
+OF_CPP = ("cpp", "races", "cuda")  # sessions for which Python files do not matter
 # Pages, but the one that has the table below.
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", ":!docs/support.md")
 # What a session is about, beside the package: its result counts until that changes.
@@ -93,7 +94,8 @@ def record_report(report, commit):
 def has_changed(row):
     """Whether there are other sources here than in the commit of a row."""
     kind = row["session"].partition("(")[0]
-    words = ("git", "diff", "--quiet", row["commit"], "--", *PACKAGE, *SUBJECTS.get(kind, ()))
+    package = [path for path in PACKAGE if kind not in OF_CPP or path != "python"]
+    words = ("git", "diff", "--quiet", row["commit"], "--", *package, *SUBJECTS.get(kind, ()))
     return subprocess.run(words, cwd=ROOT).returncode != 0
 
 

@@ -42,13 +42,15 @@ def record(tmp_path, commit, **results):
 
 def test_what_passed_counts_until_its_subject_changes(clone, tmp_path):
     """The package, or what else a session is about."""
-    record(tmp_path, clone("setup.py"), mock="success", docs="success", debian="success")
+    kinds = ("mock", "docs", "debian", "cuda")
+    record(tmp_path, clone("setup.py"), **dict.fromkeys(kinds, "success"))
     rows = sessions.read_rows().values()
     assert all(map(sessions.is_current, rows))
     for changed, left in (
-        ("test_of_it.py", ["mock", "docs", "debian"]),
-        ("README.md", ["mock", "debian"]),
-        ("patches", ["mock"]),
+        ("test_of_it.py", ["mock", "docs", "debian", "cuda"]),
+        ("README.md", ["mock", "debian", "cuda"]),
+        ("patches", ["mock", "cuda"]),
+        ("python", ["cuda"]),
         ("setup.py", []),
     ):
         clone(changed)
