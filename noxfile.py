@@ -93,8 +93,9 @@ PORTABLE = [
 ONCE = [
     *test_files("package", "adding_a_convention", "convention_names", "layers", "names", "rules"),
     *test_files("package", "pythons", "setup"),
-    *lab_tests("api", "cuda_check", "gpu_check", "matrix_page", "mutants", "python_mutants"),
-    *lab_tests("sessions", "workflows"),
+    *test_files("kernels", "cuda_on_host"),
+    *lab_tests("api", "cuda_check", "gpu_check", "libraries", "matrix_page", "mutants"),
+    *lab_tests("python_mutants", "sessions", "workflows"),
 ]
 IS_PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
 IS_COMPILED = {"CLAMPGRAD_REQUIRE_COMPILED": "1"}  # or importing the package is an error

@@ -626,7 +626,7 @@ def test_the_first_call_that_returns_is_examined():
 def test_a_call_that_raises_hides_no_other_of_its_line():
     with clampgrad.audit() as report:
         for dtype in (torch.complex64, torch.float32):
-            with suppress(RuntimeError, NotImplementedError):
+            with suppress(TypeError, RuntimeError):  # which of them depends on the release
                 torch.minimum(leaf(0.5), torch.ones(1, dtype=dtype)).sum().backward()
     (finding,) = report
     assert (finding.calls, finding.recorded, finding.elements) == (1, 1, 1)
