@@ -66,7 +66,7 @@ SECONDS = 1800  # per mutant, if it waits for ever
 CPU_SECONDS = 150  # for one test, or for all cells, if it computes for ever
 BYTES = 16 << 30  # per mutant: one that reads a size from nowhere may ask for all that there is
 
-# For each folder, its tests, the quickest first. The rules break every file of these folders.
+# For each folder, its tests as they run. The rules break every file of these folders.
 KERNELS = [f"test/{test}" for test in (
     *(f"table/test_{name}.py" for name in ("tensors", "errors")),
     *(f"kernels/test_{name}.py" for name in ("values", "gate", "operator_counts", "devices")),
@@ -334,7 +334,7 @@ def chosen_cells() -> dict[str, Any]:
 
 
 class FirstFailure:
-    """Finds the test that fails in a run of pytest, of which each may compute for so long."""
+    """Finds the test that fails in a run of pytest, and limits the processor time of each."""
 
     def __init__(self) -> None:
         self.test: str | None = None

@@ -229,15 +229,11 @@ def forward_over_reverse(f, cell, g):
     if not linear(cell) and cell.requires_grad[0]:
         return no_jvp(lambda: jvp(pulled(f, cell)[0], (g,), (tangent,)))
     actual, tangents = jvp(pulled(f, cell)[0], (g,), (tangent,))
-    leaves, args, requires_grad = (
-        leaves_of(cell),
-        cell.fill(cell.tensors),
-        cell.spread(cell.requires_grad),
-    )
+    leaves = leaves_of(cell)
     check_gradients(cell, leaves, actual, expected(cell).unreduced_gradients)
-    check_gradients(
-        cell, leaves, tangents, gradients(cell, args, requires_grad, tangent), "tangent"
-    )
+    args, requires_grad = cell.fill(cell.tensors), cell.spread(cell.requires_grad)
+    of_tangent = gradients(cell, args, requires_grad, tangent)
+    check_gradients(cell, leaves, tangents, of_tangent, "tangent")
 
 
 def two_rows(g):
