@@ -629,11 +629,10 @@ def twice(f, cell, call):
     check_same("value", y, cell.forward(second))
     actual = iter(grad(y, leaves, should.g.clone()))
     # Autograd reduces and casts the gradient of each call before it adds them.
-    of_first, of_second = (
-        [reduced_to(share, leaf) for share, leaf in zip(shares, leaves)]
-        for shares in (of_first, of_second)
-    )
-    sums = [of_first[0], *(a + b for a, b in zip(of_first[1:], of_second[1:]))]
+    sums = [
+        reduced_to(a, leaf) + reduced_to(b, leaf) for a, b, leaf in zip(of_first, of_second, leaves)
+    ]
+    sums[0] = reduced_to(of_first[0], leaves[0])  # what the second call's x gets goes to the first
     for i, (leaf, true) in enumerate(zip(leaves, sums)):
         if leaf.requires_grad:
             gradient = next(actual)
