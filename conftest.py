@@ -8,6 +8,7 @@ import torch
 import clampgrad
 from clampgrad.cli import main
 from testing.cases import has_kernels
+from testing.graph_caches import no_graph_caches
 from testing.processes import package_path, run
 from testing.releases import RELEASE
 
@@ -67,8 +68,7 @@ def backend(request):
     takes seconds to compile, so `.ci/run` leaves most of it to the matrix and
     test_pin_compile.py, and the rest to `nox -t release`."""
     torch._dynamo.reset()
-    # Its cache does not know our formulas: a stale entry would test yesterday's.
-    with torch._inductor.config.patch(force_disable_caches=True):
+    with no_graph_caches():
         yield request.param
 
 

@@ -220,7 +220,8 @@ def format(session):
 def tests(session, torch):
     """Run the tests, those of the laboratory too: an hour without arguments"""
     left_out = () if torch == USUAL else [f"--ignore={file}" for file in ONCE]
-    words = session.posargs or ("test", "lab/test", *left_out, *ALL)
+    # Those of lab/ first: some take minutes, and would be left for one process at the end.
+    words = session.posargs or ("lab/test", "test", *left_out, *ALL)
     programs = update_environment(session, torch, "test" if session.posargs else "test-slow")
     check_compiled(session, programs)
     session.run(f"{programs}/pytest", *PARALLEL, "--durations=60", *words)

@@ -14,6 +14,7 @@ import clampgrad
 from oracle import CLAMPS, CONVENTIONS, EXACT, gradient_of_x
 from testing.cases import INDUCTOR
 from testing.comparing import BOUNDS, assert_same, check_rows, eager, random_with_ties
+from testing.graph_caches import no_graph_caches
 from testing.matrix.reference import ARGUMENTS
 
 
@@ -112,7 +113,7 @@ def test_a_graph_input_changed_in_place(backend):
 
 def kernels(f, *args):
     """How many kernels Inductor makes of f, forward and backward."""
-    with torch._inductor.config.patch(force_disable_caches=True):
+    with no_graph_caches():
         torch._inductor.metrics.reset()
         eager(torch.compile(f, fullgraph=True), args, torch.ones_like(args[0]))
         return torch._inductor.metrics.generated_kernel_count

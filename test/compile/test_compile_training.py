@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 import clampgrad
 from testing.cases import INDUCTOR, slow_after
 from testing.comparing import DTYPES, assert_same, every_kind, random_with_ties
+from testing.graph_caches import no_graph_caches
 from testing.matrix.contexts import clamps_alone
 
 pytestmark = pytest.mark.thorough
@@ -93,7 +94,7 @@ def check_numbers(f, numbers, values, pinned=False):
     """One compiled function, of one number after the other. Inductor's cache on disk has no guard
     for a number that is used twice, so it serves the earlier value
     (github.com/pytorch/pytorch/issues/194976)."""
-    with torch._inductor.utils.fresh_inductor_cache():
+    with no_graph_caches():
         compiled, x = torch.compile(f), torch.tensor(values)
         for n in numbers:
             check(partial(compiled, n=n), partial(f, n=n), [x])
