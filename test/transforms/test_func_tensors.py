@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 import torch
-from torch.func import grad, jacrev, jvp, vmap
+from torch.func import grad, jacrev, jvp, vjp, vmap
 
 import clampgrad
 from oracle import CONVENTIONS, EXTREMA
@@ -112,10 +112,13 @@ def test_samples_without_dimensions_promote_as_in_a_loop(operator, second, first
 
 
 @pytest.mark.parametrize("name", ["clamp_min", "clamp_max", "maximum", "minimum"])
-def test_the_tangent_of_least_norm_beside_a_constant(name):
+def test_the_least_norm_beside_a_constant(name):
     """A constant among the active arguments makes 0 the least norm; two that move share."""
     f = getattr(torch.ops.clampgrad, f"{name}_mingrad")
     x, y, t = torch.zeros(2), torch.zeros(2), torch.ones(2)
-    assert jvp(lambda x: f(x, y), (x,), (t,))[1].tolist() == [0, 0]
-    assert jvp(lambda y: f(x, y), (y,), (t,))[1].tolist() == [0, 0]
+    for of_one in (lambda x: f(x, y), lambda y: f(x, y)):
+        assert jvp(of_one, (x,), (t,))[1].tolist() == [0, 0]
+        assert vjp(of_one, x)[1](t)[0].tolist() == [0, 0]
     assert jvp(f, (x, y), (t, 3 * t))[1].tolist() == [2, 2]
+    for gradient in vjp(f, x, y)[1](t):
+        assert gradient.tolist() == [0.5, 0.5]
