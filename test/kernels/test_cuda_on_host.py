@@ -44,21 +44,20 @@ TENSORS = [
 DEFINED = {"as usual": [], "small tiles": ["-DSMALL_TILES"], "no pairs": ["-DONE_BY_ONE"]}
 
 
-@pytest.fixture(
-    scope="module",
-    params=["as usual", *(pytest.param(n, marks=pytest.mark.slow) for n in [*DEFINED][1:])],
-)
-def kernels(request, tmp_path_factory):
-    library = tmp_path_factory.mktemp("cuda_on_host") / "kernels.so"
-    name = f"on_host_{[*DEFINED].index(request.param)}"
-    generate(ROOT, library.parent)
-    paths = [ROOT / "test/kernels/cuda_on_host", ROOT / "csrc", library.parent, *include_paths()]
+LOADED = {}  # a second library of the same operators would end the process
+
+
+def load_kernels(defined, folder):
+    library = folder / "kernels.so"
+    name = f"on_host_{[*DEFINED].index(defined)}"
+    generate(ROOT, folder)
+    paths = [ROOT / "test/kernels/cuda_on_host", ROOT / "csrc", folder, *include_paths()]
     torch_libraries = Path(torch.__file__).parent / "lib"
     command = [
         *(os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-w"),
         # A misaligned vector traps.
         *("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"),
-        *(f"-DNAME={name}", *DEFINED[request.param]),
+        *(f"-DNAME={name}", *DEFINED[defined]),
         *(f"-I{path}" for path in paths),
         str(ROOT / "test/kernels/cuda_on_host/kernels.cpp"),
         *("-o", str(library), f"-L{torch_libraries}", "-lc10", "-ltorch", "-ltorch_cpu"),
@@ -66,6 +65,18 @@ def kernels(request, tmp_path_factory):
     subprocess.run(command, check=True)
     torch.ops.load_library(library)
     return getattr(torch.ops, name)
+
+
+@pytest.fixture(
+    scope="module",
+    params=["as usual", *(pytest.param(n, marks=pytest.mark.slow) for n in [*DEFINED][1:])],
+)
+def kernels(request, tmp_path_factory):
+    """A worker of xdist may come back to the first of them after others."""
+    if request.param not in LOADED:
+        folder = tmp_path_factory.mktemp("cuda_on_host")
+        LOADED[request.param] = load_kernels(request.param, folder)
+    return LOADED[request.param]
 
 
 def lengths(dtype):
