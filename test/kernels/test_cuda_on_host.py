@@ -72,7 +72,7 @@ def load_kernels(defined, folder):
     params=["as usual", *(pytest.param(n, marks=pytest.mark.slow) for n in [*DEFINED][1:])],
 )
 def kernels(request, tmp_path_factory):
-    """A worker of xdist may come back to the first of them after others."""
+    """Loaded once for each definition: a worker of xdist may return to one after others."""
     if request.param not in LOADED:
         folder = tmp_path_factory.mktemp("cuda_on_host")
         LOADED[request.param] = load_kernels(request.param, folder)
