@@ -472,3 +472,25 @@ def test_a_graph_does_with_larger_bounds_what_torch_does(of):
 
     actual, expected = outcome(call_clampgrad), outcome(call_torch)
     assert actual == expected or (PORTABLE and isinstance(actual, str))
+
+
+@pytest.mark.parametrize("of", MADE)
+@pytest.mark.parametrize("bound", [0, 1], ids=["min", "max"])
+def test_a_graph_keeps_the_tangent_of_one_bound(bound, of):
+    """What the result is copied from, where a graph writes its input, has no tangent."""
+
+    def outcome(call):
+        def f(x, *bounds):
+            y = MADE[of](x)
+            with fwad.dual_level():
+                dual = [*bounds]
+                dual[bound] = fwad.make_dual(bounds[bound], torch.full((5,), 3.0))
+                call("clamp_", y, *dual)
+                return y * 2, fwad.unpack_dual(y).tangent
+
+        x = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0], requires_grad=True)
+        y, tangent = aot_function(f, nop)(x, torch.zeros(5), torch.ones(5))
+        return y.detach(), tangent, torch.autograd.grad(y.sum(), x)[0]
+
+    for actual, expected in zip(outcome(call_clampgrad), outcome(call_torch), strict=True):
+        assert torch.equal(actual, expected)
