@@ -364,7 +364,9 @@ def report_first_failure(
     """In a process of its own, with a folder of its own for Inductor's cache, which takes the code
     of one mutant for that of another."""
     from testing.matrix.run import check
+    from testing.processes import renew_thread_pool
 
+    renew_thread_pool()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # or pytest would end as if a test had failed
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, resource.RLIM_INFINITY))
     limit_cpu()

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import torch
+
 import clampgrad
 from clampgrad._implementation import build
 
@@ -53,6 +55,13 @@ def python(*command, cwd=None, **variables):
     path = os.pathsep.join([*package_path(), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, **variables}
     return run_checked(sys.executable, *command, cwd=cwd, env=env)
+
+
+def renew_thread_pool():
+    """Call this in a forked process before threads compute there: of several that ask PyTorch for
+    its thread pool first, one gets a new one, and another may raise an error ("Invalid thread
+    pool!")."""
+    torch.set_num_threads(torch.get_num_threads())
 
 
 FORKS = """

@@ -474,14 +474,14 @@ def test_a_graph_does_with_larger_bounds_what_torch_does(of):
     assert actual == expected or (PORTABLE and isinstance(actual, str))
 
 
-@pytest.mark.parametrize("of", MADE)
+@pytest.mark.parametrize("origin", MADE)
 @pytest.mark.parametrize("bound", [0, 1], ids=["min", "max"])
-def test_a_graph_keeps_the_tangent_of_one_bound(bound, of):
+def test_a_graph_keeps_the_tangent_of_one_bound(bound, origin):
     """What the result is copied from, where a graph writes its input, has no tangent."""
 
     def outcome(call):
         def f(x, *bounds):
-            y = MADE[of](x)
+            y = MADE[origin](x)
             with fwad.dual_level():
                 dual = [*bounds]
                 dual[bound] = fwad.make_dual(bounds[bound], torch.full((5,), 3.0))

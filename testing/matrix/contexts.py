@@ -629,10 +629,9 @@ def twice(f, cell, call):
     check_same("value", y, cell.forward(second))
     actual = iter(grad(y, leaves, should.g.clone()))
     # Autograd reduces and casts the gradient of each call before it adds them.
-    sums = [
-        reduced_to(a, leaf) + reduced_to(b, leaf) for a, b, leaf in zip(of_first, of_second, leaves)
-    ]
-    sums[0] = reduced_to(of_first[0], leaves[0])  # what the second call's x gets goes to the first
+    sums = [reduced_to(of_first[0], leaves[0])]  # what the second call's x gets goes to the first
+    for leaf, a, b in zip(leaves[1:], of_first[1:], of_second[1:]):
+        sums.append(reduced_to(a, leaf) + reduced_to(b, leaf))
     for i, (leaf, true) in enumerate(zip(leaves, sums)):
         if leaf.requires_grad:
             gradient = next(actual)
