@@ -32,7 +32,6 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 import clampgrad
-from testing.processes import renew_thread_pool
 
 PACKAGE = Path(clampgrad.__file__).parent
 TESTS = {
@@ -137,7 +136,6 @@ def fork(work: Callable[[], Any], seconds: float) -> Any:
     if (child := os.fork()) == 0:
         signal.alarm(int(seconds) + 1)
         try:
-            renew_thread_pool()
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1), os.dup2(quiet, 2)
             with open(writing, "w") as file:

@@ -58,9 +58,12 @@ def python(*command, cwd=None, **variables):
 
 
 def renew_thread_pool():
-    """Call this in a forked process before threads compute there: of several that ask PyTorch for
-    its thread pool first, one gets a new one, and another may raise an error ("Invalid thread
-    pool!")."""
+    """Call this in a forked process before it starts threads.
+
+    PyTorch replaces the pool of the parent process when it is next asked for one, and takes no
+    lock: if threads ask at the same time, one of them may raise "Invalid thread pool!". Setting the
+    number of threads asks for it.
+    """
     torch.set_num_threads(torch.get_num_threads())
 
 

@@ -433,13 +433,13 @@ MADE = {"an input": lambda x: x, "a clone": torch.clone, "a product": lambda x: 
 
 
 @pytest.mark.filterwarnings("ignore:Error detected in torch")
-@pytest.mark.parametrize("of", MADE)
+@pytest.mark.parametrize("origin", MADE)
 @pytest.mark.parametrize("bounds", ["Tensors", "numbers"])
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_graph_refuses_what_torch_refuses(case, bounds, of):
+def test_a_graph_refuses_what_torch_refuses(case, bounds, origin):
     def refusal(call):
         def f(x, lo):
-            y = MADE[of](x)
+            y = MADE[origin](x)
             part, lo = REFUSED[case](y, lo)
             call("clamp_", part, *((0, 1) if bounds == "numbers" else (lo, lo + 1)))
             return y * 2
@@ -454,13 +454,13 @@ def test_a_graph_refuses_what_torch_refuses(case, bounds, of):
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 @pytest.mark.filterwarnings("ignore:Error detected in torch")
-@pytest.mark.parametrize("of", MADE)
-def test_a_graph_does_with_larger_bounds_what_torch_does(of):
+@pytest.mark.parametrize("origin", MADE)
+def test_a_graph_does_with_larger_bounds_what_torch_does(origin):
     """From 2.14 on they are refused; before, what the graph has made is resized."""
 
     def outcome(call):
         def f(x, lo):
-            y = MADE[of](x)
+            y = MADE[origin](x)
             call("clamp_", y, lo, lo + 1)
             return y * 2
 
@@ -475,21 +475,22 @@ def test_a_graph_does_with_larger_bounds_what_torch_does(of):
 
 
 @pytest.mark.parametrize("origin", MADE)
-@pytest.mark.parametrize("bound", [0, 1], ids=["min", "max"])
-def test_a_graph_keeps_the_tangent_of_one_bound(bound, origin):
-    """What the result is copied from, where a graph writes its input, has no tangent."""
+@pytest.mark.parametrize("i", [0, 1], ids=["min", "max"])
+def test_a_graph_keeps_the_tangent_of_one_bound(i, origin):
+    """A graph that writes its input may clamp a copy, and then copies the values back below
+    autograd, without a tangent: not if a bound has one."""
 
     def outcome(call):
         def f(x, *bounds):
-            y = MADE[origin](x)
+            y, bounds = MADE[origin](x), [*bounds]
             with fwad.dual_level():
-                dual = [*bounds]
-                dual[bound] = fwad.make_dual(bounds[bound], torch.full((5,), 3.0))
-                call("clamp_", y, *dual)
+                bounds[i] = fwad.make_dual(bounds[i], torch.full((5,), 3.0))
+                call("clamp_", y, *bounds)
                 return y * 2, fwad.unpack_dual(y).tangent
 
         x = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0], requires_grad=True)
         y, tangent = aot_function(f, nop)(x, torch.zeros(5), torch.ones(5))
+        assert tangent is not None
         return y.detach(), tangent, torch.autograd.grad(y.sum(), x)[0]
 
     for actual, expected in zip(outcome(call_clampgrad), outcome(call_torch), strict=True):

@@ -628,8 +628,8 @@ def twice(f, cell, call):
     y = call(getattr(f, "itself", f), leaves)
     check_same("value", y, cell.forward(second))
     actual = iter(grad(y, leaves, should.g.clone()))
-    # Autograd reduces and casts the gradient of each call before it adds them.
     sums = [reduced_to(of_first[0], leaves[0])]  # what the second call's x gets goes to the first
+    # Autograd reduces and casts the gradient of each call before it adds them.
     for leaf, a, b in zip(leaves[1:], of_first[1:], of_second[1:]):
         sums.append(reduced_to(a, leaf) + reduced_to(b, leaf))
     for i, (leaf, true) in enumerate(zip(leaves, sums)):
