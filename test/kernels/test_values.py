@@ -304,6 +304,7 @@ def test_out_is_resized_as_by_aten():
         assert of.maximum(x, x, out=wide) is wide and torch.equal(wide, x.float())
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif("ATEN_CPU_CAPABILITY" in os.environ, reason="it runs this very file")
 @pytest.mark.parametrize("lower", slow_after(1, LOWER))
 def test_lower_instruction_sets(lower):

@@ -409,6 +409,7 @@ assert slope() == 0 and nn.ReLU6.forward is forward and not hasattr(nn.ReLU6, "_
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", [FIRST, FIRST_GRADIENT], ids=["convert", "set_gradient"])
 def test_code_that_was_compiled_before_the_first_change(tmp_path, program):
     """convert drops it; set_gradient changes nothing in the process."""

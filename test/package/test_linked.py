@@ -120,6 +120,7 @@ def test_fast_math_has_no_effect(tmp_path, monkeypatch):
     assert is_nan(*flags) and not is_nan()
 
 
+@pytest.mark.thorough
 def test_a_build_ends_with_it(tree):
     """After the link, and before anything is packed. Two files stand for the sources, which take
     minutes: one for the library, and one for the module."""

@@ -100,6 +100,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lock", slow_after(1, ["changing", "first", "compiler"]))
 def test_a_fork_while_another_thread_has_a_lock(script, lock):
     """It waits for ours, and not for a compilation."""
@@ -235,6 +236,7 @@ assert slope(clamp) == own
 """
 
 
+@pytest.mark.thorough
 def test_threads_whose_first_act_is_a_pin(script):
     for _ in range(5):
         script(START + RACING)
@@ -257,6 +259,7 @@ assert hasattr(wrapped, "__wrapped__")
 """
 
 
+@pytest.mark.thorough
 def test_a_first_pin_while_another_thread_imports_the_compiler(tmp_path):
     with script_runner(tmp_path, "torch") as run:
         run(SLOPE_SCRIPT + IMPORTING)
